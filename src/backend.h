@@ -1,0 +1,76 @@
+/* backend: the one seam to hardware. A backend is a table of functions; eager and the public API drive it and know no other.
+ *
+ * Threading: `execute`, `upload`, `download` of one device are never called at the same time (its queue is in order); `compile`, `allocate` and
+ * `release` may be called from any thread at any time. No function takes a lock of another room or calls back into one.
+ * Errors: a status; nothing aborts; after any error the device stays usable. */
+#ifndef TERN_BACKEND_H
+#define TERN_BACKEND_H
+#include "ir/ir.h"
+
+typedef struct tern_backend_device tern_backend_device; /* one chip, opaque: each backend's own */
+typedef struct tern_memory tern_memory;                 /* one array on it, opaque: each backend's own; one owner at a time */
+typedef struct tern_executable tern_executable;         /* one compiled program; immutable, usable from any thread */
+
+typedef struct tern_backend_info {
+  char name[64];           /* "cpu", "xla-cpu" */
+  char platform[192];      /* for people: ISA and threads, or the plug-in's platform version */
+  bool host_addressable;   /* memory is plain host memory: host_pointer works, a fallback copies nothing */
+  bool static_shapes;      /* compiling is expensive and per shape: programs are cut where they repeat */
+  bool has_f64, has_i64, has_complex;
+  int64_t memory_limit;    /* bytes, 0 = unknown */
+} tern_backend_info;
+
+typedef struct tern_backend_stats {
+  int64_t bytes_in_use, peak_bytes, allocations; /* memory of arrays alive; peak since the last reset */
+  int64_t bytes_reserved;                         /* with what the allocator keeps for reuse */
+} tern_backend_stats;
+
+/* What one launch is given and gives back. */
+typedef struct tern_launch {
+  /* One per parameter. Where donated[i] is set, the launch takes the memory over if it succeeds: it is released or becomes an output. When the
+   * launch fails, inputs[i] (possibly replaced by an equal one) still belongs to the caller and holds its old value. */
+  tern_memory **inputs;
+  const bool *donated;
+  /* One 64-bit word per scalar, in the scalar's dtype, in the low bytes (little endian). */
+  const uint64_t *scalars;
+  /* One per result, filled on success; owned by the caller. */
+  tern_memory **outputs;
+  /* Where it fails with TERN_INDEX_OUT_OF_RANGE: the tag of the check_index operation that failed, and the index found. */
+  uint32_t failed_tag;
+  int64_t failed_index;
+} tern_launch;
+
+typedef struct tern_backend {
+  const char *name;
+  /* `spec`: what TERN_DEVICE said. Opens device number `ordinal`. Idempotent per ordinal is not required: eager opens each once. */
+  tern_status (*open)(const char *spec, int ordinal, tern_backend_device **out);
+  void (*close)(tern_backend_device *device);
+  tern_status (*device_count)(const char *spec, int *out);
+  void (*info)(tern_backend_device *device, tern_backend_info *out);
+  void (*stats)(tern_backend_device *device, tern_backend_stats *out);
+  void (*reset_peak)(tern_backend_device *device);
+  void (*empty_cache)(tern_backend_device *device); /* give back what the allocator keeps */
+
+  /* Uninitialised memory (a backend that cannot may zero it). Dense, row-major. */
+  tern_status (*allocate)(tern_backend_device *device, tern_dtype dtype, int rank, const int64_t *dims, tern_memory **out);
+  void (*release)(tern_backend_device *device, tern_memory *memory);
+  /* New memory with a copy of host data (the source may be reused when the call returns). */
+  tern_status (*upload)(tern_backend_device *device, tern_dtype dtype, int rank, const int64_t *dims, const void *host, tern_memory **out);
+  /* Waits for the memory and copies all of it. `bytes` must be its size. */
+  tern_status (*download)(tern_backend_device *device, tern_memory *memory, void *host, size_t bytes);
+  /* Host-addressable backends only: the array itself, 64-byte aligned. */
+  void *(*host_pointer)(tern_memory *memory);
+  /* Host-addressable backends only: memory that is somebody else's array; release(owner) is called when it is released. */
+  tern_status (*adopt)(tern_backend_device *device, void *data, size_t bytes, void (*release_owner)(void *owner), void *owner, tern_memory **out);
+  size_t (*size)(tern_memory *memory); /* bytes */
+
+  /* The program is finished and verified; the backend keeps no reference to it. */
+  tern_status (*compile)(tern_backend_device *device, const tern_program *program, tern_executable **out);
+  void (*release_executable)(tern_executable *executable);
+  tern_status (*execute)(tern_executable *executable, tern_launch *launch);
+} tern_backend;
+
+extern const tern_backend tern_cpu_backend;  /* the embedded engine: spec "" or "cpu" */
+extern const tern_backend tern_pjrt_backend; /* every other spec */
+
+#endif

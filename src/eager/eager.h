@@ -1,0 +1,149 @@
+/* eager: deferred execution. Operations are recorded against buffers, cut into programs, looked up in a cache, compiled on a miss, and run in order by
+ * one thread per device. It knows nothing of PyTorch: tests drive it from C.
+ *
+ * A *buffer* is the storage of a tensor: its identity. Its contents at a point of the queue are a *version*. An operation is recorded as a
+ * *node*: which table row, on which views of which buffers, with which attributes and scalars, writing which views. Nothing is computed until
+ * somebody reads; then all recorded nodes become one program in which results that nobody can see any more are never written.
+ *
+ * Threads: everything here may be called from any thread; one process-wide lock guards recording. Functions that wait (tern_buffer_read_*,
+ * tern_device_synchronize) hold no lock while they do; the caller should have given up the GIL. */
+#ifndef TERN_EAGER_H
+#define TERN_EAGER_H
+#include "../backend.h"
+#include "../geometry/geometry.h"
+
+typedef struct tern_device tern_device;  /* one open device with its queue; lives until the process ends */
+typedef struct tern_buffer tern_buffer;
+
+/* ---- devices ---- */
+/* Chooses the backend by TERN_DEVICE and opens device `ordinal` on first use. Thread-safe; a failure is returned each time, in words. */
+tern_status tern_device_get(int ordinal, tern_device **out);
+/* How many devices there are; 0 with an error. Does not open one. */
+tern_status tern_device_count(int *out);
+int tern_device_ordinal(const tern_device *device);
+const tern_backend_info *tern_device_info(const tern_device *device);
+void tern_device_stats(tern_device *device, tern_backend_stats *out);
+void tern_device_reset_peak(tern_device *device);
+void tern_device_empty_cache(tern_device *device);
+
+/* ---- buffers ---- */
+/* A buffer of `bytes` whose contents are undefined. No memory is taken until something is written. `line` may be 0. */
+tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, tern_buffer **out);
+/* The tensor that owned the storage is gone: contents need not exist any more. Safe from any thread and in a forked child. */
+void tern_buffer_release(tern_buffer *buffer);
+size_t tern_buffer_bytes(const tern_buffer *buffer);
+tern_device *tern_buffer_device(const tern_buffer *buffer);
+/* A number that stands for the storage's address: unique among live buffers, as wide as the buffer, never mapped. */
+uintptr_t tern_buffer_address(const tern_buffer *buffer);
+
+/* Writes host data (dense, row-major) as the whole new contents; the source may be reused at once. rank and dims describe the array that the buffer
+ * holds from now on: count * size == bytes of the buffer, or less. */
+tern_status tern_buffer_write(tern_buffer *buffer, tern_dtype dtype, int rank, const int64_t *dims, const void *host);
+/* Finishes everything recorded up to now that the contents depend on, then copies `bytes` from byte `offset`. */
+tern_status tern_buffer_read(tern_buffer *buffer, size_t offset, size_t bytes, void *host);
+/* Host-addressable devices: finishes, and gives the storage itself, to be read and written by the caller until the next operation is recorded
+ * on this buffer. *out is NULL for an empty buffer. `TERN_UNSUPPORTED` on other devices. */
+tern_status tern_buffer_map(tern_buffer *buffer, void **out);
+/* Host-addressable devices: a buffer over somebody else's memory (no copy); release_owner(owner) when it is no longer needed. */
+tern_status tern_buffer_adopt(tern_device *device, void *data, size_t bytes, void (*release_owner)(void *), void *owner, tern_buffer **out);
+/* Changes the size; keeps the first min(old, new) bytes. Finishes pending work on the buffer. */
+tern_status tern_buffer_resize(tern_buffer *buffer, size_t bytes);
+
+/* ---- recording ---- */
+typedef struct tern_operand {
+  tern_buffer *buffer;      /* NULL: an absent optional operand */
+  tern_dtype dtype;
+  tern_geometry view;       /* in elements of dtype */
+} tern_operand;
+
+typedef struct tern_output {
+  tern_buffer *buffer;
+  tern_dtype dtype;         /* of the destination */
+  tern_dtype computed;      /* of what the lowering gives; converted where it differs */
+  tern_geometry view;       /* in elements of dtype; sizes equal the lowering's result */
+} tern_output;
+
+typedef struct tern_scalar_argument {
+  tern_dtype dtype;         /* what the lowering wants: bool, i32, i64, u32, u64, f32, f64 */
+  uint8_t kind;             /* tern_scalar_kind where it changes the algebra, else 0: part of the program's key */
+  uint64_t bits;            /* the value in that dtype, low bytes: not part of the key */
+} tern_scalar_argument;
+enum tern_scalar_kind { TERN_SCALAR_ANY, TERN_SCALAR_ZERO, TERN_SCALAR_ONE, TERN_SCALAR_MINUS_ONE, TERN_SCALAR_TWO, TERN_SCALAR_HALF,
+                        TERN_SCALAR_MINUS_HALF, TERN_SCALAR_THREE, TERN_SCALAR_MINUS_TWO };
+
+/* Packs a number as a scalar argument; with `classify` its kind is set. */
+tern_scalar_argument tern_scalar_double(tern_dtype dtype, double value, bool classify);
+tern_scalar_argument tern_scalar_int(tern_dtype dtype, int64_t value, bool classify);
+
+/* What a lowering sees of its node. */
+typedef struct tern_lowering {
+  tern_program *program;
+  int n_operands, n_attrs, n_scalars, n_outputs;
+  const tern_value *operands;   /* values of the views' shapes; TERN_NO_VALUE where absent */
+  const int64_t *attrs;
+  const tern_value *scalars;    /* rank 0 */
+  const uint8_t *scalar_kinds;
+  const tern_output *outputs;   /* computed dtype and view.sizes are what each result must have; the buffers are not to be touched */
+} tern_lowering;
+
+/* One kind of node: what src/aten has one of per row. Lives for ever. */
+typedef struct tern_operation {
+  const char *name;             /* "aten::add.Tensor" */
+  uint16_t id;                  /* unique, dense: part of the key */
+  /* Appends operations and gives one value per output, of exactly outputs[i].view.sizes and outputs[i].computed. */
+  tern_status (*lower)(const tern_lowering *node, tern_value *results);
+} tern_operation;
+
+typedef struct tern_node {
+  const tern_operation *operation;
+  tern_device *device;
+  uint32_t line;                /* diag: where in the user's program; 0 = unknown */
+  int n_operands, n_outputs, n_attrs, n_scalars;
+  const tern_operand *operands;
+  const tern_output *outputs;
+  const int64_t *attrs;         /* part of the key: dims, flags */
+  const tern_scalar_argument *scalars;
+} tern_node;
+
+/* Records the node; in strict mode also runs it. All arrays are copied. Versions are queue order: readers recorded earlier see the old contents of what this
+ * node writes. */
+tern_status tern_record(const tern_node *node);
+
+/* ---- running ---- */
+typedef enum tern_mode { TERN_MODE_FUSED, TERN_MODE_STRICT, TERN_MODE_DEBUG } tern_mode;
+tern_mode tern_mode_get(void);
+void tern_mode_set(tern_mode mode); /* for this thread of the program's recording: process-wide; finishes what is queued on a change */
+
+/* Cuts a program here and hands it to the device; does not wait. The end of an optimizer step is such a place. */
+tern_status tern_device_flush(tern_device *device);
+/* Flushes and waits; returns (once) the error of a failed program. */
+tern_status tern_device_synchronize(tern_device *device);
+tern_status tern_synchronize_all(void);
+
+typedef struct tern_eager_stats {
+  int64_t nodes;             /* operations recorded */
+  int64_t programs;          /* programs run */
+  int64_t compiled;          /* programs compiled: cache misses */
+  int64_t cached;            /* programs in the cache */
+  int64_t fallbacks;         /* operators served by PyTorch's CPU kernels (counted by tern_stats_fallback) */
+  int64_t gathers;           /* views that could not be recovered and were gathered from the flat storage */
+  int64_t live_buffers, live_versions;
+  double compile_seconds, record_seconds;
+} tern_eager_stats;
+void tern_stats(tern_eager_stats *out);
+void tern_stats_reset(void); /* the counters, not what is alive */
+/* Counts a fallback of the operator at the line; tern_stats_fallbacks lists them. */
+void tern_stats_fallback(const char *operator_name, uint32_t line);
+void tern_stats_fallbacks(void (*each)(void *context, const char *operator_name, uint32_t line, int64_t count), void *context);
+
+/* ---- random numbers: one Philox stream per device ---- */
+/* Reserves `counters` 128-bit counters of the device's stream for one draw; gives seed and first counter. */
+void tern_device_random(tern_device *device, int64_t counters, int64_t *seed, int64_t *offset);
+void tern_device_random_get(tern_device *device, int64_t *seed, int64_t *offset);
+void tern_device_random_set(tern_device *device, int64_t seed, int64_t offset);
+
+/* ---- fork ---- */
+/* True in a child of the process that opened a device. */
+bool tern_is_forked_child(void);
+
+#endif

@@ -1,0 +1,142 @@
+/* The caching allocator: see memory.h. Sizes are rounded up to one of eight classes per power of two, so at most 12.5 % is lost; each class keeps a list.
+ *
+ * A block is preceded by a 64-byte header. Large blocks come from aligned_alloc, which for them maps fresh pages: keeping them avoids a page fault per 4 KiB. */
+#include "memory.h"
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { CLASSES = 64 * 8, HEADER = 64, SMALLEST_LOG2 = 6 };
+
+typedef struct block {
+  struct block *next;   /* in a list of kept blocks */
+  size_t asked, room;   /* bytes asked for; bytes after the header */
+  int class;
+} block;
+_Static_assert(sizeof(block) <= HEADER, "the header has room for the block's description");
+
+struct tern_allocator {
+  pthread_mutex_t lock;
+  block *kept[CLASSES];
+  int64_t limit, in_use, peak, reserved, blocks;
+};
+
+static int class_of(size_t bytes, size_t *room) {
+  if (bytes <= ((size_t)1 << SMALLEST_LOG2)) {
+    *room = (size_t)1 << SMALLEST_LOG2;
+    return 0;
+  }
+  int log2 = 63 - __builtin_clzll(bytes - 1); /* 2^log2 < bytes <= 2^(log2+1), bytes >= 65 */
+  size_t step = (size_t)1 << log2 >> 3, eighth = (bytes - ((size_t)1 << log2) + step - 1) / step;
+  *room = ((size_t)1 << log2) + eighth * step;
+  return (log2 - SMALLEST_LOG2) * 8 + (int)eighth;
+}
+
+static int64_t machine_memory(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
+  return pages > 0 && size > 0 ? (int64_t)pages * size : INT64_MAX;
+}
+
+tern_status tern_allocator_new(int64_t limit, tern_allocator **out) {
+  tern_allocator *a = calloc(1, sizeof *a);
+  if (!a) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for an allocator");
+  pthread_mutex_init(&a->lock, NULL);
+  a->limit = limit > 0 ? limit : tern_setting_int(TERN_SETTING_MEMORY_LIMIT, machine_memory());
+  *out = a;
+  return NULL;
+}
+
+static void trim_locked(tern_allocator *a) {
+  for (int c = 0; c < CLASSES; c++)
+    while (a->kept[c]) {
+      block *b = a->kept[c];
+      a->kept[c] = b->next;
+      a->reserved -= (int64_t)b->room;
+      free(b);
+    }
+}
+
+void tern_allocator_free(tern_allocator *a) {
+  if (!a) return;
+  trim_locked(a);
+  pthread_mutex_destroy(&a->lock);
+  free(a);
+}
+
+tern_status tern_allocate(tern_allocator *a, size_t bytes, void **out) {
+  size_t room = 0;
+  int class = bytes <= (size_t)1 << 48 ? class_of(bytes, &room) : -1;
+  pthread_mutex_lock(&a->lock);
+  if (class < 0 || (int64_t)bytes > a->limit - a->in_use) {
+    int64_t in_use = a->in_use;
+    pthread_mutex_unlock(&a->lock);
+    return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: %zu bytes asked for, %lld in use, limit %lld (TERN_MEMORY_LIMIT)", bytes,
+                          (long long)in_use, (long long)a->limit);
+  }
+  block *b = a->kept[class];
+  if (b) {
+    a->kept[class] = b->next;
+  } else {
+    if (a->reserved + (int64_t)room > a->limit) trim_locked(a);
+    size_t total = HEADER + room;
+    b = aligned_alloc(64, (total + 63) & ~(size_t)63);
+    if (!b) {
+      trim_locked(a);
+      b = aligned_alloc(64, (total + 63) & ~(size_t)63);
+    }
+    if (!b) {
+      int64_t in_use = a->in_use;
+      pthread_mutex_unlock(&a->lock);
+      return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: the system refused %zu bytes with %lld in use", bytes, (long long)in_use);
+    }
+    /* Large arrays are read and written whole: huge pages save most page faults and TLB misses. Advice only. */
+    if (room >= (size_t)4 << 20) {
+      uintptr_t first = ((uintptr_t)b + 4095) & ~(uintptr_t)4095, end = ((uintptr_t)b + total) & ~(uintptr_t)4095;
+      if (end > first) (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+    }
+    b->room = room;
+    b->class = class;
+    a->reserved += (int64_t)room;
+  }
+  b->next = NULL;
+  b->asked = bytes;
+  a->blocks++;
+  a->in_use += (int64_t)bytes;
+  if (a->in_use > a->peak) a->peak = a->in_use;
+  pthread_mutex_unlock(&a->lock);
+  *out = (char *)b + HEADER;
+  return NULL;
+}
+
+void tern_deallocate(tern_allocator *a, void *memory) {
+  if (!memory) return;
+  block *b = (block *)((char *)memory - HEADER);
+  pthread_mutex_lock(&a->lock);
+  a->in_use -= (int64_t)b->asked;
+  a->blocks--;
+  b->next = a->kept[b->class];
+  a->kept[b->class] = b;
+  pthread_mutex_unlock(&a->lock);
+}
+
+size_t tern_block_bytes(const void *memory) { return ((const block *)((const char *)memory - HEADER))->asked; }
+
+void tern_allocator_get_stats(tern_allocator *a, tern_allocator_stats *out) {
+  pthread_mutex_lock(&a->lock);
+  *out = (tern_allocator_stats){.bytes_in_use = a->in_use, .peak_bytes = a->peak, .allocations = a->blocks, .bytes_reserved = a->reserved};
+  pthread_mutex_unlock(&a->lock);
+}
+
+void tern_allocator_reset_peak(tern_allocator *a) {
+  pthread_mutex_lock(&a->lock);
+  a->peak = a->in_use;
+  pthread_mutex_unlock(&a->lock);
+}
+
+void tern_allocator_trim(tern_allocator *a) {
+  pthread_mutex_lock(&a->lock);
+  trim_locked(a);
+  pthread_mutex_unlock(&a->lock);
+}
+
+int64_t tern_allocator_limit(const tern_allocator *a) { return a->limit; }
