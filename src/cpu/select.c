@@ -1,0 +1,47 @@
+/* Which instruction set's kernels run: the best this CPU has, or what TERN_ISA forces. Asked once, when the device opens. */
+#include "cpu.h"
+
+#if defined(__x86_64__)
+static bool has_avx2(void) {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt");
+}
+static bool has_avx512(void) {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+}
+#endif
+static bool has_baseline(void) { return true; }
+
+/* The best first. */
+static const struct {
+  const char *name;
+  bool (*supported)(void);
+  const tern_kernel_table *(*table)(void);
+} levels[] = {
+#if defined(__x86_64__)
+    {"avx512", has_avx512, tern_kernels_avx512},
+    {"avx2", has_avx2, tern_kernels_avx2},
+#endif
+    {"baseline", has_baseline, tern_kernels_baseline},
+};
+
+tern_status tern_kernels_select(const tern_kernel_table **out) {
+  static const tern_kernel_table *chosen; /* written with the same value by whoever comes first */
+  const tern_kernel_table *table = __atomic_load_n(&chosen, __ATOMIC_ACQUIRE);
+  if (!table) {
+    const char *wanted = tern_setting_text(TERN_SETTING_ISA);
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+#endif
+    for (size_t i = 0; i < TERN_COUNT(levels) && !table; i++) {
+      if (*wanted && strcmp(wanted, levels[i].name) != 0) continue;
+      if (levels[i].supported()) table = levels[i].table();
+      else if (*wanted) return tern_error_new(TERN_INVALID_ARGUMENT, "TERN_ISA=%s, but this CPU does not have it; unset TERN_ISA to use the best one it has", wanted);
+    }
+    if (!table) return tern_error_new(TERN_INVALID_ARGUMENT, "TERN_ISA=%s is not known on this machine; it takes 'baseline', 'avx2' or 'avx512' (x86-64 only), or nothing", wanted);
+    __atomic_store_n(&chosen, table, __ATOMIC_RELEASE);
+  }
+  *out = table;
+  return NULL;
+}
