@@ -1,7 +1,7 @@
 /* backend: the one seam to hardware. A backend is a table of functions; eager and the public API drive it and know no other.
  *
- * Threading: `execute`, `upload`, `download` of one device are never called at the same time (its queue is in order); `compile`, `allocate` and
- * `release` may be called from any thread at any time. No function takes a lock of another room or calls back into one.
+ * Threading: `execute` calls of one device never overlap (its queue is in order); everything else may be called from any thread at any time, also while
+ * a program runs. No function takes a lock of another room or calls back into one.
  * Errors: a status; nothing aborts; after any error the device stays usable. */
 #ifndef TERN_BACKEND_H
 #define TERN_BACKEND_H

@@ -112,7 +112,7 @@ tern_status tern_record(const tern_node *node);
 /* ---- running ---- */
 typedef enum tern_mode { TERN_MODE_FUSED, TERN_MODE_STRICT, TERN_MODE_DEBUG } tern_mode;
 tern_mode tern_mode_get(void);
-void tern_mode_set(tern_mode mode); /* for this thread of the program's recording: process-wide; finishes what is queued on a change */
+void tern_mode_set(tern_mode mode); /* process-wide; what is queued already runs as it was recorded */
 
 /* Cuts a program here and hands it to the device; does not wait. The end of an optimizer step is such a place. */
 tern_status tern_device_flush(tern_device *device);
@@ -128,7 +128,7 @@ typedef struct tern_eager_stats {
   int64_t fallbacks;         /* operators served by PyTorch's CPU kernels (counted by tern_stats_fallback) */
   int64_t gathers;           /* views that could not be recovered and were gathered from the flat storage */
   int64_t live_buffers, live_versions;
-  double compile_seconds, record_seconds;
+  double compile_seconds;    /* spent making programs */
 } tern_eager_stats;
 void tern_stats(tern_eager_stats *out);
 void tern_stats_reset(void); /* the counters, not what is alive */

@@ -1,0 +1,312 @@
+/* Buffers and versions: a storage's identity, its contents, and the ways in and out of them for the host. */
+#include "internal.h"
+
+/* Addresses come from a range that no program can map (bits above what x86-64 and AArch64 translate), so an address is never mistaken for memory,
+ * and each device hands out 2^57 bytes before it would start again: they are not reused. */
+static const uintptr_t first_address = (uintptr_t)1 << 60, addresses_of_a_device = (uintptr_t)1 << 57;
+
+/* ---- versions ---- */
+
+tern_version *tern_version_new(tern_device *device) {
+  tern_version *v = calloc(1, sizeof *v);
+  if (!v) return NULL;
+  atomic_init(&v->references, 1);
+  atomic_init(&v->state, TERN_VERSION_PENDING);
+  v->device = device;
+  atomic_fetch_add_explicit(&tern_count.live_versions, 1, memory_order_relaxed);
+  return v;
+}
+
+void tern_version_retain(tern_version *v) {
+  if (v) atomic_fetch_add_explicit(&v->references, 1, memory_order_relaxed);
+}
+
+void tern_version_release(tern_version *v) {
+  if (!v || atomic_fetch_sub_explicit(&v->references, 1, memory_order_acq_rel) != 1) return;
+  if (v->memory) v->device->backend->release(v->device->hardware, v->memory);
+  tern_failure_release(v->failure);
+  free(v);
+  atomic_fetch_sub_explicit(&tern_count.live_versions, 1, memory_order_relaxed);
+}
+
+/* ---- buffers ---- */
+
+tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, tern_buffer **out) {
+  if (atomic_load_explicit(&tern_forked, memory_order_relaxed))
+    return tern_error_new(TERN_BAD_FORK, "tern cannot be used in a child of the process that opened it (fork): start workers with the 'spawn' method, or use "
+                                         "the device only in the parent");
+  int64_t limit = device->info.memory_limit;
+  if (bytes > (size_t)1 << 56 || (limit > 0 && bytes > (size_t)limit))
+    return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: a tensor of %zu bytes cannot fit on the device, which may hold %lld bytes", bytes, (long long)limit);
+  tern_buffer *b = calloc(1, sizeof *b);
+  if (!b) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a tensor's description");
+  b->device = device;
+  b->bytes = bytes;
+  b->line = line;
+  b->is_live = true;
+  if (bytes) {
+    uintptr_t room = (bytes + 127) & ~(uintptr_t)63; /* at least one byte between neighbours */
+    uintptr_t at = atomic_fetch_add_explicit(&device->next_address, room, memory_order_relaxed);
+    b->address = first_address + (uintptr_t)device->ordinal * addresses_of_a_device + at % (addresses_of_a_device / 2);
+  }
+  atomic_fetch_add_explicit(&tern_count.live_buffers, 1, memory_order_relaxed);
+  *out = b;
+  return NULL;
+}
+
+void tern_buffer_free(tern_buffer *b) {
+  tern_version_release(b->version);
+  free(b);
+  atomic_fetch_sub_explicit(&tern_count.live_buffers, 1, memory_order_relaxed);
+}
+
+void tern_buffer_release(tern_buffer *b) {
+  if (!b || atomic_load_explicit(&tern_forked, memory_order_relaxed)) return; /* in a child the locks may be held for ever: leak */
+  pthread_mutex_lock(&tern_record_lock);
+  b->is_live = false;
+  tern_recording *r = b->device->recording;
+  if (b->recording == r->id) {
+    if (b->version) r->released_bytes += b->bytes;
+  } else {
+    tern_buffer_free(b);
+  }
+  pthread_mutex_unlock(&tern_record_lock);
+}
+
+size_t tern_buffer_bytes(const tern_buffer *b) { return b->bytes; }
+tern_device *tern_buffer_device(const tern_buffer *b) { return b->device; }
+uintptr_t tern_buffer_address(const tern_buffer *b) { return b->address; }
+
+/* ---- what a write does to the description ---- */
+
+static bool is_row_major(const tern_geometry *g) {
+  int64_t stride = 1;
+  for (int d = g->rank - 1; d >= 0; d--) {
+    if (g->sizes[d] != 1 && g->strides[d] != stride) return false;
+    stride *= g->sizes[d];
+  }
+  return true;
+}
+
+tern_write_kind tern_base_write(tern_base *base, bool *has_contents, size_t bytes, const tern_output *output, int *order) {
+  const tern_geometry *g = &output->view;
+  size_t size = tern_dtype_size(output->dtype);
+  if (g->offset == 0) {
+    size_t count = 1;
+    for (int d = 0; d < g->rank; d++) count *= (size_t)g->sizes[d];
+    int place[TERN_MAX_TENSOR_RANK];
+    bool whole = count * size == bytes;
+    if (whole && is_row_major(g))
+      for (int d = 0; d < g->rank; d++) place[d] = d;
+    else
+      whole = whole && tern_geometry_is_dense(g, place);
+    if (whole) {
+      base->dtype = output->dtype;
+      base->rank = g->rank;
+      for (int d = 0; d < g->rank; d++) {
+        base->dims[d] = g->sizes[place[d]];
+        if (order) order[d] = place[d];
+      }
+      *has_contents = true;
+      return TERN_WRITE_WHOLE;
+    }
+  }
+  if (!*has_contents) {
+    *base = (tern_base){.dtype = output->dtype, .rank = 1, .dims = {(int64_t)(bytes / size)}};
+    *has_contents = true;
+  }
+  base->dtype = output->dtype;
+  /* A write beyond what was described (a storage that grew) makes the description the whole storage. */
+  int64_t first, end, count = 1;
+  tern_geometry_bounds(g, &first, &end);
+  for (int d = 0; d < base->rank; d++) count *= base->dims[d];
+  if (end > count) *base = (tern_base){.dtype = output->dtype, .rank = 1, .dims = {(int64_t)(bytes / size)}};
+  return TERN_WRITE_PART;
+}
+
+/* ---- the host's ways in and out ---- */
+
+/* Replaces the contents by ready memory, which is taken over. Work recorded before still sees the old ones. */
+static tern_status replace_contents(tern_buffer *b, tern_memory *memory, const tern_base *base) {
+  tern_device *device = b->device;
+  tern_version *fresh = tern_version_new(device);
+  if (!fresh) {
+    device->backend->release(device->hardware, memory);
+    return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a tensor's description");
+  }
+  fresh->memory = memory;
+  atomic_store_explicit(&fresh->state, TERN_VERSION_READY, memory_order_release);
+  bool submitted = false;
+  pthread_mutex_lock(&tern_record_lock);
+  tern_status status = b->recording == device->recording->id ? tern_cut(device, &submitted) : NULL;
+  tern_version *old = b->version;
+  if (!status) {
+    b->version = fresh;
+    b->base = *base;
+    b->has_contents = true;
+    fresh = old;
+  }
+  pthread_mutex_unlock(&tern_record_lock);
+  if (submitted) tern_worker_wake(device);
+  tern_version_release(fresh);
+  return status;
+}
+
+tern_status tern_buffer_write(tern_buffer *b, tern_dtype dtype, int rank, const int64_t *dims, const void *host) {
+  size_t count = 1;
+  for (int d = 0; d < rank; d++) count *= (size_t)dims[d];
+  if (rank > TERN_MAX_TENSOR_RANK || count * tern_dtype_size(dtype) > b->bytes)
+    return tern_error_new(TERN_INVALID_ARGUMENT, "a write of %zu elements of %s does not fit in a storage of %zu bytes", count, tern_dtype_name(dtype), b->bytes);
+  if (!count) return NULL;
+  tern_memory *memory;
+  TERN_TRY(b->device->backend->upload(b->device->hardware, dtype, rank, dims, host, &memory));
+  tern_base base = {.dtype = dtype, .rank = rank};
+  if (rank) memcpy(base.dims, dims, (size_t)rank * sizeof *dims);
+  return replace_contents(b, memory, &base);
+}
+
+/* Cuts what is recorded if the buffer is part of it, and gives its version (retained; NULL: undefined contents). */
+static tern_status current_version(tern_buffer *b, tern_version **out) {
+  tern_device *device = b->device;
+  if (atomic_load_explicit(&tern_forked, memory_order_relaxed))
+    return tern_error_new(TERN_BAD_FORK, "a tern tensor cannot be read in a child of the process that made it (fork): use the 'spawn' method");
+  bool submitted = false; /* no wake: the caller waits, and so runs the program itself where the device is idle */
+  pthread_mutex_lock(&tern_record_lock);
+  tern_status status = b->recording == device->recording->id ? tern_cut(device, &submitted) : NULL;
+  *out = status ? NULL : b->version;
+  tern_version_retain(*out);
+  pthread_mutex_unlock(&tern_record_lock);
+  return status;
+}
+
+tern_status tern_buffer_read(tern_buffer *b, size_t offset, size_t bytes, void *host) {
+  tern_device *device = b->device;
+  const tern_backend *backend = device->backend;
+  if (offset > b->bytes || bytes > b->bytes - offset)
+    return tern_error_new(TERN_INVALID_ARGUMENT, "a read of %zu bytes at %zu is outside a storage of %zu bytes", bytes, offset, b->bytes);
+  tern_version *version;
+  TERN_TRY(current_version(b, &version));
+  tern_status status = NULL;
+  if (!version) {
+    memset(host, 0, bytes); /* contents that nobody ever wrote */
+  } else if (!(status = tern_wait(device, version)) && bytes) {
+    size_t have = backend->size(version->memory);
+    size_t within = offset >= have ? 0 : bytes < have - offset ? bytes : have - offset;
+    void *direct = backend->host_pointer ? backend->host_pointer(version->memory) : NULL;
+    if (within < bytes) memset((char *)host + within, 0, bytes - within);
+    if (!within) {
+    } else if (direct) {
+      memcpy(host, (char *)direct + offset, within);
+    } else if (!offset && within == have) {
+      status = backend->download(device->hardware, version->memory, host, have);
+    } else {
+      char *all = malloc(have);
+      status = all ? backend->download(device->hardware, version->memory, all, have) : tern_error_new(TERN_OUT_OF_MEMORY, "no host memory to read %zu bytes", have);
+      if (!status) memcpy(host, all + offset, within);
+      free(all);
+    }
+  }
+  tern_version_release(version);
+  return status;
+}
+
+/* Memory of the buffer's full size with the old contents in front; the rest is zero. */
+static tern_status grown_copy(tern_buffer *b, size_t bytes, tern_memory *old, tern_memory **out) {
+  const tern_backend *backend = b->device->backend;
+  size_t have = old ? backend->size(old) : 0, keep = have < bytes ? have : bytes;
+  char *host = calloc(1, bytes ? bytes : 1);
+  if (!host) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory to resize a storage to %zu bytes", bytes);
+  tern_status status = NULL;
+  if (keep && have == keep) {
+    status = backend->download(b->device->hardware, old, host, have);
+  } else if (keep) {
+    char *all = malloc(have);
+    status = all ? backend->download(b->device->hardware, old, all, have) : tern_error_new(TERN_OUT_OF_MEMORY, "no host memory to read %zu bytes", have);
+    if (!status) memcpy(host, all, keep);
+    free(all);
+  }
+  size_t size = b->has_contents ? tern_dtype_size(b->base.dtype) : 1;
+  tern_dtype dtype = b->has_contents && bytes % size == 0 ? b->base.dtype : TERN_U8;
+  int64_t count = (int64_t)(bytes / tern_dtype_size(dtype));
+  if (!status) status = backend->upload(b->device->hardware, dtype, 1, &count, host, out);
+  free(host);
+  return status;
+}
+
+static void flat_base(tern_buffer *b, size_t bytes, tern_base *out) {
+  tern_dtype dtype = b->has_contents && bytes % tern_dtype_size(b->base.dtype) == 0 ? b->base.dtype : TERN_U8;
+  *out = (tern_base){.dtype = dtype, .rank = 1, .dims = {(int64_t)(bytes / tern_dtype_size(dtype))}};
+}
+
+tern_status tern_buffer_map(tern_buffer *b, void **out) {
+  tern_device *device = b->device;
+  if (!device->info.host_addressable)
+    return tern_error_new(TERN_UNSUPPORTED, "the memory of device '%s' cannot be addressed by the host: copy it", device->info.name);
+  *out = NULL;
+  tern_version *version;
+  TERN_TRY(current_version(b, &version));
+  /* The caller may write: whoever was to read the old contents has to be done. */
+  tern_status status = tern_wait(device, version && atomic_load(&version->references) == 2 ? version : NULL);
+  if (!status && version) status = tern_wait(device, version);
+  if (!status && b->bytes && (!version || device->backend->size(version->memory) < b->bytes)) {
+    tern_memory *memory;
+    tern_base base;
+    status = grown_copy(b, b->bytes, version ? version->memory : NULL, &memory);
+    flat_base(b, b->bytes, &base);
+    if (!status) status = replace_contents(b, memory, &base);
+    if (!status) *out = device->backend->host_pointer(memory);
+  } else if (!status && version) {
+    *out = device->backend->host_pointer(version->memory);
+  }
+  tern_version_release(version);
+  return status;
+}
+
+tern_status tern_buffer_adopt(tern_device *device, void *data, size_t bytes, void (*release_owner)(void *), void *owner, tern_buffer **out) {
+  tern_buffer *b;
+  tern_memory *memory;
+  if (!device->backend->adopt)
+    return tern_error_new(TERN_UNSUPPORTED, "device '%s' cannot use the host's memory: copy it", device->info.name);
+  TERN_TRY(tern_buffer_new(device, bytes, 0, &b));
+  tern_base base = {.dtype = TERN_U8, .rank = 1, .dims = {(int64_t)bytes}};
+  tern_status status = device->backend->adopt(device->hardware, data, bytes, release_owner, owner, &memory);
+  if (!status) status = replace_contents(b, memory, &base);
+  if (status) {
+    tern_buffer_release(b);
+    return status;
+  }
+  *out = b;
+  return NULL;
+}
+
+tern_status tern_buffer_resize(tern_buffer *b, size_t bytes) {
+  if (bytes == b->bytes) return NULL;
+  tern_version *version;
+  TERN_TRY(current_version(b, &version));
+  tern_memory *memory = NULL;
+  tern_status status = version ? tern_wait(b->device, version) : NULL;
+  if (!status && version && bytes) {
+    tern_base base;
+    status = grown_copy(b, bytes, version->memory, &memory);
+    flat_base(b, bytes, &base);
+    if (!status) status = replace_contents(b, memory, &base);
+  }
+  tern_version_release(version);
+  if (status) return status;
+  /* A wider storage gets a place of its own, as a reallocation would. */
+  uintptr_t room = (bytes + 127) & ~(uintptr_t)63;
+  uintptr_t at = bytes ? atomic_fetch_add_explicit(&b->device->next_address, room, memory_order_relaxed) : 0;
+  pthread_mutex_lock(&tern_record_lock);
+  b->bytes = bytes;
+  b->address = bytes ? first_address + (uintptr_t)b->device->ordinal * addresses_of_a_device + at % (addresses_of_a_device / 2) : 0;
+  if (!bytes) {
+    tern_version *old = b->version;
+    b->version = NULL;
+    b->has_contents = false;
+    pthread_mutex_unlock(&tern_record_lock);
+    tern_version_release(old);
+    return NULL;
+  }
+  pthread_mutex_unlock(&tern_record_lock);
+  return NULL;
+}

@@ -1,0 +1,182 @@
+/* eager's inner structures. Who may touch what:
+ *   - a buffer, the recording of its device and `submitted` are guarded by the record lock (tern_record_lock);
+ *   - a job, the program cache and a version's contents belong to whoever holds the device's execution role (worker.c);
+ *   - a version's state is published with release order and may be read by anybody. */
+#ifndef TERN_EAGER_INTERNAL_H
+#define TERN_EAGER_INTERNAL_H
+#include <pthread.h>
+#include <stdatomic.h>
+#include "../diag/diag.h"
+#include "eager.h"
+
+/* How a storage is described: a dense row-major array in the storage's own order of dimensions. */
+typedef struct tern_base {
+  tern_dtype dtype;
+  int32_t rank;
+  int64_t dims[TERN_MAX_TENSOR_RANK];
+} tern_base;
+
+/* Why a device's queue failed. Shared by every version that it poisoned. */
+typedef struct tern_failure {
+  atomic_int references;
+  tern_status status;      /* without the place */
+  const char *operation;   /* or NULL */
+  uint32_t line;
+} tern_failure;
+
+enum { TERN_VERSION_PENDING, TERN_VERSION_READY, TERN_VERSION_FAILED };
+
+/* The contents of a buffer at one point of the queue: memory that exists or that a job will make. */
+typedef struct tern_version {
+  atomic_int references;
+  atomic_int state;
+  tern_device *device;
+  tern_memory *memory;     /* owned; set when ready */
+  tern_failure *failure;   /* owned reference; set when failed */
+} tern_version;
+
+struct tern_buffer {
+  tern_device *device;
+  size_t bytes;
+  uintptr_t address;
+  uint32_t line;
+  bool is_live;            /* a tensor's storage still owns it */
+  bool has_contents;       /* `base` means something: written, or about to be by a recorded node */
+  uint32_t local;          /* its number in the recording `recording` */
+  uint64_t recording;
+  tern_version *version;   /* contents before the current recording; NULL: undefined */
+  tern_base base;          /* of the contents at the end of the current recording */
+};
+
+/* ---- a recording: the nodes since the last cut, as the words of their key ---- */
+typedef struct tern_recorded_node {
+  const tern_operation *operation;
+  uint32_t line;
+  uint32_t start;          /* first word, the introductions of its new buffers included */
+} tern_recorded_node;
+
+typedef struct tern_local {
+  tern_buffer *buffer;
+  uint32_t first_write, last_write; /* node numbers + 1; 0: not written */
+} tern_local;
+
+typedef struct tern_recording {
+  uint64_t id;
+  uint64_t *words;
+  size_t n_words, cap_words;
+  tern_recorded_node *nodes;
+  uint32_t n_nodes, cap_nodes;
+  uint64_t *scalars;
+  uint32_t n_scalars, cap_scalars;
+  tern_local *locals;
+  uint32_t n_locals, cap_locals;
+  uint64_t first_kind;     /* operation and line of the first node: where a loop starts again */
+  size_t released_bytes;   /* contents that only this recording keeps alive */
+  struct tern_recording *next; /* in the list of spare recordings */
+} tern_recording;
+
+/* Words of the key. Buffers are numbered in the order in which the recording meets them, so equal work has equal words. */
+enum { TERN_WORD_BUFFER = 1, TERN_WORD_NODE = 2, TERN_WORD_LIVE = 3 };
+
+/* ---- a job: a recording on its way ---- */
+typedef struct tern_job {
+  struct tern_job *next;
+  tern_recording *recording;
+  tern_version **inputs;   /* one per local: the contents before it, or NULL; owned references */
+  tern_version **outputs;  /* one per local: what the job makes, or NULL; owned references */
+} tern_job;
+
+/* ---- a compiled program ---- */
+typedef struct tern_cached_program {
+  uint64_t hash;
+  uint64_t *key;
+  size_t n_key;
+  tern_executable *executable;
+  uint32_t n_parameters, n_results;
+  uint32_t *parameter_locals, *result_locals;
+  int64_t last_use;
+} tern_cached_program;
+
+typedef struct tern_program_cache {
+  tern_cached_program **slots; /* open addressing by hash */
+  size_t n_slots, n_used;
+  int64_t clock;
+} tern_program_cache;
+
+struct tern_device {
+  int ordinal;
+  const tern_backend *backend;
+  tern_backend_device *hardware;
+  tern_backend_info info;
+  atomic_uintptr_t next_address;
+  tern_recording *recording;      /* record lock */
+  tern_recording *spare;          /* record lock */
+  uint32_t soft_limit, hard_limit; /* nodes */
+  size_t released_limit;          /* bytes */
+  int64_t random_seed, random_offset; /* record lock */
+
+  pthread_mutex_t lock;           /* the job queue */
+  pthread_cond_t changed;         /* a job came or one was finished */
+  tern_job *first_job, *last_job;
+  int n_jobs;                     /* queued or running */
+  bool busy;                      /* somebody holds the execution role */
+  tern_failure *failure;          /* not raised yet; owned reference */
+  tern_program_cache cache;       /* execution role */
+};
+
+extern pthread_mutex_t tern_record_lock;
+
+/* ---- buffer.c ---- */
+tern_version *tern_version_new(tern_device *device); /* pending, one reference; NULL without memory */
+void tern_version_retain(tern_version *version);
+void tern_version_release(tern_version *version);    /* NULL is fine */
+void tern_buffer_free(tern_buffer *buffer);          /* record lock held; it must not be live nor recorded */
+typedef enum tern_write_kind { TERN_WRITE_WHOLE, TERN_WRITE_PART } tern_write_kind;
+/* What a write does to the description of the contents: recording and lowering must agree, so both ask here. *has_contents is updated. */
+tern_write_kind tern_base_write(tern_base *base, bool *has_contents, size_t bytes, const tern_output *output, int *order);
+
+/* ---- record.c ---- */
+tern_status tern_recording_take(tern_device *device, tern_recording **out); /* record lock held */
+void tern_recording_give_back(tern_device *device, tern_recording *recording); /* record lock held */
+/* Hands the current recording to the device as a job. Record lock held; *submitted is set where there was one: wake
+ * the worker once the lock is given up. */
+tern_status tern_cut(tern_device *device, bool *submitted);
+
+/* ---- lower.c ---- */
+typedef struct tern_lowered {
+  tern_program *program;
+  uint32_t n_parameters, n_results;
+  uint32_t *parameter_locals, *result_locals; /* in the program's arena */
+} tern_lowered;
+/* Builds the program of the first n_nodes nodes; wanted[local] says whose contents must be results (where written). On an error *failed_node is the node
+ * to blame, or n_nodes. */
+tern_status tern_lower(const tern_recording *recording, uint32_t n_nodes, const bool *wanted, tern_lowered *out, uint32_t *failed_node);
+
+/* ---- worker.c ---- */
+tern_status tern_worker_start(tern_device *device);
+void tern_submit(tern_device *device, tern_job *job);
+void tern_job_free(tern_device *device, tern_job *job);
+/* Wakes the worker for what was submitted. */
+void tern_worker_wake(tern_device *device);
+/* Waits until at most `most` jobs are on their way. */
+void tern_wait_backlog(tern_device *device, int most);
+/* Waits for the version (NULL: for every job), running jobs on this thread where nobody does. Returns the device's unraised failure, or the version's own. */
+tern_status tern_wait(tern_device *device, tern_version *version);
+void tern_failure_release(tern_failure *failure);
+
+/* ---- cache.c ---- */
+tern_cached_program *tern_cache_find(tern_program_cache *cache, const uint64_t *key, size_t n_key, uint64_t hash);
+/* Takes the program over; the key is copied. */
+tern_status tern_cache_add(tern_device *device, const uint64_t *key, size_t n_key, uint64_t hash, tern_cached_program *program);
+void tern_cached_program_free(tern_device *device, tern_cached_program *program);
+
+/* ---- stats.c ---- */
+typedef struct tern_counters {
+  atomic_llong nodes, programs, compiled, cached, gathers, live_buffers, live_versions, compile_nanoseconds;
+} tern_counters;
+extern tern_counters tern_count;
+
+extern atomic_int tern_current_mode;
+extern atomic_bool tern_forked;
+
+#endif

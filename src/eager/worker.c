@@ -1,0 +1,348 @@
+/* Execution: one queue of jobs per device, run in order by whoever holds the device's execution role: its worker thread, or a thread that waits for a result
+ * and finds nobody running (then no thread has to be woken to compute what is wanted at once).
+ *
+ * Failure. When a program fails, its new results are poisoned, storages that it was to change keep their last good contents, and everything queued behind it is
+ * discarded the same way, until the failure has been raised once to a caller that waits. A failed index check names the node: the nodes before it are run
+ * again as a program of their own, so their effects stand, as if every operation had run on its own line. */
+#include <errno.h>
+#include <unistd.h>
+#include "internal.h"
+
+void tern_failure_release(tern_failure *f) {
+  if (!f || atomic_fetch_sub(&f->references, 1) != 1) return;
+  tern_error_free(f->status);
+  free(f);
+}
+
+static tern_failure *failure_retain(tern_failure *f) {
+  if (f) atomic_fetch_add(&f->references, 1);
+  return f;
+}
+
+static tern_failure *failure_new(tern_status status, const char *operation, uint32_t line) {
+  tern_failure *f = malloc(sizeof *f);
+  if (!f) {
+    /* Without memory even for this: a static failure that is never freed. */
+    static tern_failure last_resort = {.references = 1 << 30};
+    tern_error_free(status);
+    if (!last_resort.status) last_resort.status = tern_error_new(TERN_OUT_OF_MEMORY, "the host has no memory left");
+    return &last_resort;
+  }
+  *f = (tern_failure){.references = 1, .status = status, .operation = operation, .line = line};
+  return f;
+}
+
+/* The error as a caller sees it: operation, what was wrong, the user's line. Resolves the line: not for the worker thread. */
+static tern_status failure_status(const tern_failure *f) {
+  char place[256];
+  tern_line_describe(f->line, place, sizeof place);
+  const char *message = tern_error_message(f->status);
+  tern_code code = tern_error_code(f->status);
+  if (f->operation && place[0]) return tern_error_new(code, "%s: %s (recorded at %s)", f->operation, message, place);
+  if (f->operation) return tern_error_new(code, "%s: %s", f->operation, message);
+  return tern_error_clone(f->status);
+}
+
+void tern_job_free(tern_device *device, tern_job *job) {
+  for (uint32_t i = 0; i < job->recording->n_locals; i++) {
+    tern_version_release(job->inputs[i]);
+    tern_version_release(job->outputs[i]);
+  }
+  pthread_mutex_lock(&tern_record_lock);
+  tern_recording_give_back(device, job->recording);
+  pthread_mutex_unlock(&tern_record_lock);
+  free(job->inputs);
+  free(job->outputs);
+  free(job);
+}
+
+/* ---- finishing a job's versions ---- */
+
+static void publish(tern_version *v, tern_memory *memory) {
+  v->memory = memory;
+  atomic_store_explicit(&v->state, TERN_VERSION_READY, memory_order_release);
+}
+
+static void poison(tern_version *v, tern_failure *failure) {
+  v->failure = failure_retain(failure);
+  atomic_store_explicit(&v->state, TERN_VERSION_FAILED, memory_order_release);
+}
+
+/* Gives `to` the contents of `from`: by taking the memory over where nobody else can see it, else by a copy. */
+static bool inherit(tern_device *device, tern_version *to, tern_version *from, const tern_base *base) {
+  if (!from || atomic_load(&from->state) != TERN_VERSION_READY) return false;
+  if (atomic_load(&from->references) == 1) {
+    tern_memory *memory = from->memory;
+    from->memory = NULL;
+    publish(to, memory);
+    return true;
+  }
+  const tern_backend *backend = device->backend;
+  size_t bytes = backend->size(from->memory);
+  void *host = malloc(bytes ? bytes : 1);
+  tern_memory *memory = NULL;
+  tern_status status = host ? backend->download(device->hardware, from->memory, host, bytes) : tern_error_new(TERN_OUT_OF_MEMORY, "no host memory");
+  if (!status) status = backend->upload(device->hardware, base->dtype, base->rank, base->dims, host, &memory);
+  free(host);
+  if (status) {
+    tern_error_free(status);
+    return false;
+  }
+  publish(to, memory);
+  return true;
+}
+
+/* What the recording's introduction said about a local's old contents. */
+static void old_base(const tern_recording *r, uint32_t local, tern_base *out) {
+  *out = (tern_base){.dtype = TERN_U8};
+  for (uint32_t n = 0; n < r->n_nodes; n++)
+    for (const uint64_t *w = r->words + r->nodes[n].start; (*w & 0xFF) == TERN_WORD_BUFFER; w += 2 + (*w >> 16 & 0xFF)) {
+      if (*w >> 32 != local) continue;
+      out->dtype = (tern_dtype)(*w >> 8 & 0xFF);
+      out->rank = (int32_t)(*w >> 16 & 0xFF);
+      for (int d = 0; d < out->rank; d++) out->dims[d] = (int64_t)w[2 + d];
+      return;
+    }
+}
+
+/* Nothing of this job will be computed: storages keep what they had, new results are poisoned. */
+static void discard(tern_device *device, tern_job *job, tern_failure *failure) {
+  for (uint32_t i = 0; i < job->recording->n_locals; i++) {
+    tern_version *v = job->outputs[i];
+    if (!v || atomic_load(&v->state) != TERN_VERSION_PENDING) continue;
+    tern_base base;
+    old_base(job->recording, i, &base);
+    if (!inherit(device, v, job->inputs[i], &base)) poison(v, failure);
+  }
+}
+
+/* ---- running a job ---- */
+
+typedef struct launch_arrays {
+  tern_memory **inputs, **outputs;
+  bool *donated;
+} launch_arrays;
+
+static void launch_arrays_free(launch_arrays *a) {
+  free(a->inputs);
+  free(a->outputs);
+  free(a->donated);
+}
+
+/* Executes a program on the job's versions. On success the results are in the job's output versions. */
+static tern_status launch(tern_device *device, tern_job *job, const tern_cached_program *program, bool may_donate, uint32_t *failed_tag) {
+  launch_arrays a = {.inputs = calloc(program->n_parameters + 1, sizeof *a.inputs),
+                     .outputs = calloc(program->n_results + 1, sizeof *a.outputs),
+                     .donated = calloc(program->n_parameters + 1, sizeof *a.donated)};
+  tern_status status = a.inputs && a.outputs && a.donated ? NULL : tern_error_new(TERN_OUT_OF_MEMORY, "no host memory to run a program");
+  for (uint32_t i = 0; i < program->n_parameters && !status; i++) {
+    uint32_t local = program->parameter_locals[i];
+    tern_version *v = job->inputs[local];
+    if (!v || !v->memory) {
+      status = tern_error_new(TERN_INTERNAL, "a program's input has no contents");
+      break;
+    }
+    a.inputs[i] = v->memory;
+    a.donated[i] = may_donate && job->outputs[local] && atomic_load(&v->references) == 1;
+  }
+  tern_launch l = {.inputs = a.inputs, .donated = a.donated, .scalars = job->recording->scalars, .outputs = a.outputs};
+  if (!status) {
+    status = device->backend->execute(program->executable, &l);
+    for (uint32_t i = 0; i < program->n_parameters; i++) {
+      tern_version *v = job->inputs[program->parameter_locals[i]];
+      v->memory = !status && a.donated[i] ? NULL : a.inputs[i];
+    }
+    *failed_tag = status && tern_error_code(status) == TERN_INDEX_OUT_OF_RANGE ? l.failed_tag : 0;
+  }
+  for (uint32_t i = 0; i < program->n_results && !status; i++) publish(job->outputs[program->result_locals[i]], a.outputs[i]);
+  launch_arrays_free(&a);
+  return status;
+}
+
+/* Compiles the first n_nodes nodes of the job. */
+static tern_status compile(tern_device *device, const tern_job *job, uint32_t n_nodes, tern_cached_program **out, uint32_t *failed_node) {
+  const tern_recording *r = job->recording;
+  double start = tern_now();
+  *failed_node = n_nodes;
+  bool *wanted = calloc(r->n_locals + 1, sizeof *wanted);
+  tern_cached_program *program = calloc(1, sizeof *program);
+  tern_lowered lowered = {0};
+  tern_status status = wanted && program ? NULL : tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a program");
+  for (uint32_t i = 0; i < r->n_locals && !status; i++) wanted[i] = job->outputs[i] != NULL;
+  if (!status) status = tern_lower(r, n_nodes, wanted, &lowered, failed_node);
+  if (!status && tern_setting_has(TERN_SETTING_PRINT, "ir")) {
+    char *text = tern_program_text(lowered.program);
+    if (text) tern_print("# program of %u operations\n%s\n", n_nodes, text);
+    free(text);
+  }
+  if (!status) status = device->backend->compile(device->hardware, lowered.program, &program->executable);
+  if (!status) {
+    program->n_parameters = lowered.n_parameters;
+    program->n_results = lowered.n_results;
+    program->parameter_locals = malloc((lowered.n_parameters + 1) * sizeof(uint32_t));
+    program->result_locals = malloc((lowered.n_results + 1) * sizeof(uint32_t));
+    if (program->parameter_locals && program->result_locals) {
+      memcpy(program->parameter_locals, lowered.parameter_locals, lowered.n_parameters * sizeof(uint32_t));
+      memcpy(program->result_locals, lowered.result_locals, lowered.n_results * sizeof(uint32_t));
+    } else {
+      status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a program");
+    }
+  }
+  tern_program_free(lowered.program);
+  free(wanted);
+  if (status) {
+    tern_cached_program_free(device, program);
+    program = NULL;
+  }
+  double seconds = tern_now() - start;
+  atomic_fetch_add(&tern_count.compiled, 1);
+  atomic_fetch_add(&tern_count.compile_nanoseconds, (long long)(seconds * 1e9));
+  if (tern_setting_has(TERN_SETTING_PRINT, "compiles")) {
+    char place[256];
+    tern_line_describe(n_nodes ? r->nodes[n_nodes - 1].line : 0, place, sizeof place);
+    tern_print("tern: compiled program %lld: %u operations in %.1f ms, up to %s\n", (long long)tern_count.compiled, n_nodes, seconds * 1e3, place[0] ? place : "?");
+  }
+  *out = program;
+  return status;
+}
+
+/* Runs the nodes before `node` on their own, so that their effects stand; the rest of the job is discarded by the caller. */
+static void run_prefix(tern_device *device, tern_job *job, uint32_t node) {
+  if (!node) return;
+  tern_cached_program *program;
+  uint32_t failed_node, failed_tag;
+  tern_status status = compile(device, job, node, &program, &failed_node);
+  if (!status) status = launch(device, job, program, true, &failed_tag);
+  tern_cached_program_free(device, program);
+  tern_error_free(status); /* the first failure is the one to report */
+}
+
+static void run_job(tern_device *device, tern_job *job) {
+  tern_recording *r = job->recording;
+  pthread_mutex_lock(&device->lock);
+  tern_failure *failure = failure_retain(device->failure);
+  pthread_mutex_unlock(&device->lock);
+  bool is_new = false;
+  /* Poisoned inputs poison what is made of them; their failure has been raised already. */
+  for (uint32_t i = 0; i < r->n_locals && !failure; i++)
+    if (job->inputs[i] && atomic_load(&job->inputs[i]->state) == TERN_VERSION_FAILED) failure = failure_retain(job->inputs[i]->failure);
+
+  if (!failure) {
+    uint64_t hash = tern_hash_bytes(r->words, r->n_words * sizeof *r->words, 0);
+    tern_cached_program *program = tern_cache_find(&device->cache, r->words, r->n_words, hash);
+    tern_status status = NULL;
+    uint32_t failed_node = r->n_nodes, failed_tag = 0;
+    if (!program) {
+      status = compile(device, job, r->n_nodes, &program, &failed_node);
+      if (!status && (status = tern_cache_add(device, r->words, r->n_words, hash, program))) tern_cached_program_free(device, program);
+    }
+    if (!status) {
+      status = launch(device, job, program, true, &failed_tag);
+      if (status && tern_error_code(status) == TERN_OUT_OF_MEMORY) {
+        /* What earlier programs left for reuse may be what is missing. */
+        tern_error_free(status);
+        device->backend->empty_cache(device->hardware);
+        status = launch(device, job, program, true, &failed_tag);
+      }
+      atomic_fetch_add(&tern_count.programs, 1);
+    }
+    if (failed_tag) failed_node = failed_tag - 1;
+    if (status) {
+      const tern_recorded_node *node = failed_node < r->n_nodes ? &r->nodes[failed_node] : NULL;
+      failure = failure_new(status, node ? node->operation->name : NULL, node ? node->line : r->nodes[r->n_nodes - 1].line);
+      is_new = true;
+      if (node) run_prefix(device, job, failed_node);
+    }
+  }
+  if (failure) discard(device, job, failure);
+  if (is_new) {
+    pthread_mutex_lock(&device->lock);
+    if (!device->failure) device->failure = failure_retain(failure);
+    pthread_mutex_unlock(&device->lock);
+  }
+  tern_failure_release(failure);
+}
+
+/* ---- the queue ---- */
+
+void tern_submit(tern_device *device, tern_job *job) {
+  pthread_mutex_lock(&device->lock);
+  if (device->last_job) device->last_job->next = job;
+  else device->first_job = job;
+  device->last_job = job;
+  device->n_jobs++;
+  pthread_mutex_unlock(&device->lock);
+}
+
+/* Takes and runs the first job. The lock is held on entry and on exit; nobody is busy and there is a job. */
+static void run_first(tern_device *device) {
+  tern_job *job = device->first_job;
+  device->first_job = job->next;
+  if (!device->first_job) device->last_job = NULL;
+  device->busy = true;
+  pthread_mutex_unlock(&device->lock);
+  run_job(device, job);
+  tern_job_free(device, job);
+  pthread_mutex_lock(&device->lock);
+  device->busy = false;
+  device->n_jobs--;
+  pthread_cond_broadcast(&device->changed);
+}
+
+static void *work(void *argument) {
+  tern_device *device = argument;
+  pthread_mutex_lock(&device->lock);
+  for (;;) {
+    if (device->first_job && !device->busy) run_first(device);
+    else pthread_cond_wait(&device->changed, &device->lock);
+  }
+  return NULL;
+}
+
+tern_status tern_worker_start(tern_device *device) {
+  pthread_t thread;
+  int error = pthread_create(&thread, NULL, work, device);
+  if (error) return tern_error_new(TERN_INTERNAL, "cannot start the device's thread: %s", strerror(error));
+  pthread_detach(thread);
+  return NULL;
+}
+
+void tern_worker_wake(tern_device *device) {
+  pthread_mutex_lock(&device->lock);
+  if (!device->busy) pthread_cond_broadcast(&device->changed);
+  pthread_mutex_unlock(&device->lock);
+}
+
+void tern_wait_backlog(tern_device *device, int most) {
+  if (__atomic_load_n(&device->n_jobs, __ATOMIC_RELAXED) <= most) return;
+  pthread_mutex_lock(&device->lock);
+  while (device->n_jobs > most) {
+    if (device->first_job && !device->busy) run_first(device);
+    else pthread_cond_wait(&device->changed, &device->lock);
+  }
+  pthread_mutex_unlock(&device->lock);
+}
+
+tern_status tern_wait(tern_device *device, tern_version *version) {
+  pthread_mutex_lock(&device->lock);
+  for (;;) {
+    bool done = version ? atomic_load_explicit(&version->state, memory_order_acquire) != TERN_VERSION_PENDING : device->n_jobs == 0;
+    if (done) break;
+    if (device->first_job && !device->busy) {
+      run_first(device);
+    } else if (device->busy) {
+      pthread_cond_wait(&device->changed, &device->lock);
+    } else {
+      /* No job is left that could finish the version: never wait for ever. */
+      pthread_mutex_unlock(&device->lock);
+      return tern_error_new(TERN_INTERNAL, "internal error: a tensor's contents are pending but no program makes them; please report it");
+    }
+  }
+  tern_failure *failure = device->failure;
+  device->failure = NULL;
+  pthread_mutex_unlock(&device->lock);
+  if (!failure && version && atomic_load(&version->state) == TERN_VERSION_FAILED) failure = failure_retain(version->failure);
+  tern_status status = failure ? failure_status(failure) : NULL;
+  tern_failure_release(failure);
+  return status;
+}
