@@ -104,6 +104,7 @@ typedef struct tern_draft {
   tern_draft_output outputs[TERN_MAX_OUTPUTS];
   int64_t attrs[TERN_MAX_ATTRS];
   tern_scalar_argument scalars[TERN_MAX_SCALARS];
+  int n_number_operands;     /* TensorIterator's operands that are numbers (x + 2) and so not in operands[]: TERN_LIKE_OPERANDS needs to know */
   int device;                /* set by the first tern operand */
 } tern_draft;
 
@@ -120,6 +121,9 @@ typedef struct tern_aten_row {
 /* All rows: rows[i].operation id is i + 1. */
 int tern_aten_row_count(void);
 const tern_aten_row *tern_aten_row_at(int index);
+
+/* torch.get_default_dtype(), which decides what integers become in floating-point operations. f32 until set; the shim keeps it up to date. */
+void tern_aten_set_default_dtype(tern_dtype dtype);
 
 /* Runs one call. On TERN_RECORD *status tells how it went (an error of the device); nothing was returned to the host on the other verdicts. */
 tern_verdict tern_aten_call(const tern_call *call, tern_status *status);

@@ -1,0 +1,39 @@
+/* families: the tables that together are the table of operators; private to table.c and the family files. A new family is a line here. */
+#ifndef TERN_ATEN_FAMILIES_H
+#define TERN_ATEN_FAMILIES_H
+#include "aten.h"
+
+/* The most used come first: a row finds its number by asking each in turn. */
+#define TERN_ATEN_FAMILIES(F) \
+  F(pointwise)                \
+  F(unary)                    \
+  F(activation_pointwise)     \
+  F(select)                   \
+  F(compare)                  \
+  F(matmul)                   \
+  F(reduce)                   \
+  F(statistics)               \
+  F(shape)                    \
+  F(fill)                     \
+  F(optimizer)                \
+  F(norm)                     \
+  F(activation)               \
+  F(attention)                \
+  F(loss)                     \
+  F(conv)                     \
+  F(pooling)                  \
+  F(embedding)                \
+  F(index)                    \
+  F(random)                   \
+  F(foreach)
+
+#define TERN_ATEN_FAMILY(family)                                                      \
+  extern const tern_aten_row tern_aten_##family[] __attribute__((weak));              \
+  extern const int tern_aten_##family##_count __attribute__((weak));
+TERN_ATEN_FAMILIES(TERN_ATEN_FAMILY)
+#undef TERN_ATEN_FAMILY
+
+/* Ends a family file: the number of its rows. */
+#define TERN_ATEN_FAMILY_END(family) const int tern_aten_##family##_count = (int)TERN_COUNT(tern_aten_##family);
+
+#endif
