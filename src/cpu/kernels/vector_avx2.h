@@ -1,0 +1,23 @@
+/* AVX2 with FMA and F16C: 32-byte vectors. */
+#ifndef TERN_VECTOR_AVX2_H
+#define TERN_VECTOR_AVX2_H
+#include <immintrin.h>
+TERN_VECTOR_TYPES(32)
+
+TERN_INLINE vf32 vf32_fma(vf32 a, vf32 b, vf32 c) { return (vf32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+TERN_INLINE vf32 vf32_fnma(vf32 a, vf32 b, vf32 c) { return (vf32)_mm256_fnmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+TERN_INLINE vf64 vf64_fma(vf64 a, vf64 b, vf64 c) { return (vf64)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
+TERN_INLINE vf32 vf32_sqrt(vf32 v) { return (vf32)_mm256_sqrt_ps((__m256)v); }
+TERN_INLINE vf32 vf32_select(vi32 mask, vf32 yes, vf32 no) { return (vf32)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)mask); }
+TERN_INLINE vf64 vf64_select(vi64 mask, vf64 yes, vf64 no) { return (vf64)_mm256_blendv_pd((__m256d)no, (__m256d)yes, (__m256d)mask); }
+TERN_INLINE bool vf32_any(vi32 mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
+TERN_INLINE vf32 vf32_round(vf32 v) { return (vf32)_mm256_round_ps((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+TERN_INLINE vf32 vf32_floor(vf32 v) { return (vf32)_mm256_floor_ps((__m256)v); }
+/* v * 2^n for -252 <= n <= 254: in two exact steps, so that only the last may round or overflow. */
+TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) {
+  vi32 half = n >> 1;
+  return v * (vf32)((half + 127) << 23) * (vf32)((n - half + 127) << 23);
+}
+TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
+TERN_INLINE void vf32_store_f16(uint16_t *p, vf32 v) { _mm_storeu_si128((void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT)); }
+#endif

@@ -1,0 +1,24 @@
+/* AVX-512 F, BW, DQ, VL: 64-byte vectors. */
+#ifndef TERN_VECTOR_AVX512_H
+#define TERN_VECTOR_AVX512_H
+#include <immintrin.h>
+TERN_VECTOR_TYPES(64)
+
+TERN_INLINE vf32 vf32_fma(vf32 a, vf32 b, vf32 c) { return (vf32)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+TERN_INLINE vf32 vf32_fnma(vf32 a, vf32 b, vf32 c) { return (vf32)_mm512_fnmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+TERN_INLINE vf64 vf64_fma(vf64 a, vf64 b, vf64 c) { return (vf64)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
+TERN_INLINE vf32 vf32_sqrt(vf32 v) { return (vf32)_mm512_sqrt_ps((__m512)v); }
+TERN_INLINE vf32 vf32_select(vi32 mask, vf32 yes, vf32 no) {
+  return (vf32)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), (__m512)no, (__m512)yes);
+}
+TERN_INLINE vf64 vf64_select(vi64 mask, vf64 yes, vf64 no) {
+  return (vf64)_mm512_mask_blend_pd(_mm512_movepi64_mask((__m512i)mask), (__m512d)no, (__m512d)yes);
+}
+TERN_INLINE bool vf32_any(vi32 mask) { return _mm512_movepi32_mask((__m512i)mask) != 0; }
+TERN_INLINE vf32 vf32_round(vf32 v) { return (vf32)_mm512_roundscale_ps((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+TERN_INLINE vf32 vf32_floor(vf32 v) { return (vf32)_mm512_roundscale_ps((__m512)v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
+/* v * 2^n, one rounding. */
+TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) { return (vf32)_mm512_scalef_ps((__m512)v, _mm512_cvtepi32_ps((__m512i)n)); }
+TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
+TERN_INLINE void vf32_store_f16(uint16_t *p, vf32 v) { _mm256_storeu_si256((void *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT)); }
+#endif

@@ -1,0 +1,43 @@
+/* The operations of vector.h in plain vector C, for any instruction set; included by the headers of sets that lack the instructions. */
+#ifndef TERN_VECTOR_GENERIC_H
+#define TERN_VECTOR_GENERIC_H
+
+/* Two roundings: without the instruction there is no fused form that is fast. */
+TERN_INLINE vf32 vf32_fma(vf32 a, vf32 b, vf32 c) { return a * b + c; }
+TERN_INLINE vf32 vf32_fnma(vf32 a, vf32 b, vf32 c) { return c - a * b; }
+TERN_INLINE vf64 vf64_fma(vf64 a, vf64 b, vf64 c) { return a * b + c; }
+TERN_INLINE vf32 vf32_sqrt(vf32 v) {
+  for (int i = 0; i < VF32_LANES; i++) v[i] = __builtin_sqrtf(v[i]);
+  return v;
+}
+TERN_INLINE vf32 vf32_select(vi32 mask, vf32 yes, vf32 no) { return (vf32)((mask & (vi32)yes) | (~mask & (vi32)no)); }
+TERN_INLINE vf64 vf64_select(vi64 mask, vf64 yes, vf64 no) { return (vf64)((mask & (vi64)yes) | (~mask & (vi64)no)); }
+TERN_INLINE bool vf32_any(vi32 mask) {
+  int32_t any = 0;
+  for (int i = 0; i < VF32_LANES; i++) any |= mask[i];
+  return any != 0;
+}
+/* To the nearest integer, ties to even. Adding and taking away 2^23 rounds below it; above, every f32 is an integer. */
+TERN_INLINE vf32 vf32_round(vf32 v) {
+  vf32 magnitude = (vf32)((vi32)v & 0x7FFFFFFF), rounded = (magnitude + 0x1p23f) - 0x1p23f;
+  rounded = (vf32)((vi32)rounded | ((vi32)v & INT32_MIN));
+  return vf32_select(magnitude < 0x1p23f, rounded, v);
+}
+TERN_INLINE vf32 vf32_floor(vf32 v) {
+  vf32 rounded = vf32_round(v);
+  return vf32_select(rounded > v, rounded - 1.0f, rounded);
+}
+/* v * 2^n for -252 <= n <= 254: in two exact steps, so that only the last may round or overflow. */
+TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) {
+  vi32 half = n >> 1;
+  return v * (vf32)((half + 127) << 23) * (vf32)((n - half + 127) << 23);
+}
+TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) {
+  vf32 v;
+  for (int i = 0; i < VF32_LANES; i++) v[i] = tern_f16_to_f32(p[i]);
+  return v;
+}
+TERN_INLINE void vf32_store_f16(uint16_t *p, vf32 v) {
+  for (int i = 0; i < VF32_LANES; i++) p[i] = tern_f32_to_f16(v[i]);
+}
+#endif
