@@ -57,6 +57,8 @@ typedef struct tern_host {
   void (*return_undefined)(void *call);
   /* Resizes an out= argument as PyTorch does (warning where it must), and gives its new description. */
   tern_status (*resize_argument)(void *call, int index, int rank, const int64_t *sizes, tern_tensor *out);
+  /* The call's next returned value is an integer (attention's max_q and max_k). NULL where the host has no such results. */
+  void (*return_int)(void *call, int64_t value);
 } tern_host;
 
 typedef struct tern_call {

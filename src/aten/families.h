@@ -24,6 +24,7 @@
   F(pooling)                  \
   F(embedding)                \
   F(index)                    \
+  F(sort)                     \
   F(random)                   \
   F(foreach)
 
