@@ -97,7 +97,8 @@ tern_status tern_pjrt_probe(const char *path, int devices, double seconds) {
     ssize_t n = read(ends[0], report + length, sizeof report - 1 - length);
     if (n > 0) length += (size_t)n;
     if (n == 0 || (n < 0 && errno != EINTR)) ended = true;
-    if (length && memchr(report, 'K', length)) break;
+    report[length] = 0;
+    if (report[strspn(report, "0123")] == 'K') break;
   }
   report[length] = 0;
   if (late) kill(pid, SIGKILL);
