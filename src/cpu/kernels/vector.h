@@ -29,7 +29,7 @@
   enum { VF32_LANES = (bytes) / 4, VF64_LANES = (bytes) / 8 };
 
 /* The header of the set defines the types and: vf32_fma, vf32_fnma, vf32_sqrt, vf32_select, vf32_any, vf32_round, vf32_floor, vf32_scale, vf32_load_f16,
- * vf32_store_f16, and for doubles vf64_fma, vf64_select. */
+ * vf32_store_f16, for doubles vf64_fma, vf64_select, and vu64_multiply_u32. */
 #include TERN_VECTOR_HEADER(TERN_ISA)
 
 /* ---- loads and stores: unaligned ---- */

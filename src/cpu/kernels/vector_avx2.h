@@ -18,6 +18,8 @@ TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) {
   vi32 half = n >> 1;
   return v * (vf32)((half + 127) << 23) * (vf32)((n - half + 127) << 23);
 }
+/* The 64-bit products of the lower 32 bits of each lane; the upper halves are ignored. */
+TERN_INLINE vu64 vu64_multiply_u32(vu64 a, vu64 b) { return (vu64)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
 TERN_INLINE void vf32_store_f16(uint16_t *p, vf32 v) { _mm_storeu_si128((void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT)); }
 #endif

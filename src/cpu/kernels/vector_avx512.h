@@ -19,6 +19,8 @@ TERN_INLINE vf32 vf32_round(vf32 v) { return (vf32)_mm512_roundscale_ps((__m512)
 TERN_INLINE vf32 vf32_floor(vf32 v) { return (vf32)_mm512_roundscale_ps((__m512)v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
 /* v * 2^n, one rounding. */
 TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) { return (vf32)_mm512_scalef_ps((__m512)v, _mm512_cvtepi32_ps((__m512i)n)); }
+/* The 64-bit products of the lower 32 bits of each lane; the upper halves are ignored. */
+TERN_INLINE vu64 vu64_multiply_u32(vu64 a, vu64 b) { return (vu64)_mm512_mul_epu32((__m512i)a, (__m512i)b); }
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
 TERN_INLINE void vf32_store_f16(uint16_t *p, vf32 v) { _mm256_storeu_si256((void *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT)); }
 #endif

@@ -32,6 +32,15 @@ TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) {
   vi32 half = n >> 1;
   return v * (vf32)((half + 127) << 23) * (vf32)((n - half + 127) << 23);
 }
+/* The 64-bit products of the lower 32 bits of each lane; the upper halves are ignored. */
+#if defined(__SSE2__)
+TERN_INLINE vu64 vu64_multiply_u32(vu64 a, vu64 b) { return (vu64)__builtin_ia32_pmuludq128((vi32)a, (vi32)b); }
+#else
+TERN_INLINE vu64 vu64_multiply_u32(vu64 a, vu64 b) {
+  for (int i = 0; i < VF64_LANES; i++) a[i] = (a[i] & UINT32_MAX) * (b[i] & UINT32_MAX);
+  return a;
+}
+#endif
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) {
   vf32 v;
   for (int i = 0; i < VF32_LANES; i++) v[i] = tern_f16_to_f32(p[i]);
