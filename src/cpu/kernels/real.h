@@ -1,0 +1,127 @@
+/* real: one vocabulary for f32 and f64, so that softmax, norms and attention are written once as templates and included for both.
+ *
+ * A template is included between `#include "real_f32.h"` or `#include "real_f64.h"`, which define
+ *   REAL       the type arithmetic is done in
+ *   VECTOR     its vector, LANES how many
+ *   V(name)    the vector operation: V(load) is vf32_load or vf64_load
+ *   R(name)    a name with the type's suffix: R(softmax_row) is softmax_row_f32 or softmax_row_f64
+ * f16 and bf16 arrays are worked on in f32, a row at a time: R(row_load) and R(row_store) convert where they must and cost nothing where not. */
+#ifndef TERN_KERNEL_REAL_H
+#define TERN_KERNEL_REAL_H
+#include "lines.h"
+#include "math.h"
+#include "vector.h"
+
+#define TERN_HELPER static __attribute__((unused))
+
+/* ---- f32 ---- */
+TERN_INLINE vf32 vf32_exp(vf32 x) { return tern_v_exp(x); }
+TERN_INLINE vf32 vf32_log(vf32 x) { return tern_v_log(x); }
+TERN_INLINE vf32 vf32_erf(vf32 x) { return tern_v_erf(x); }
+TERN_INLINE vf32 vf32_tanh(vf32 x) { return tern_v_tanh(x); }
+
+/* ---- f64: what vector.h has for f32; the elementary functions are the C library's, lane by lane ---- */
+TERN_INLINE vf64 vf64_load_n(const double *p, int64_t n, double rest) {
+  double lanes[VF64_LANES];
+  for (int i = 0; i < VF64_LANES; i++) lanes[i] = rest;
+  memcpy(lanes, p, (size_t)n * sizeof(double));
+  return vf64_load(lanes);
+}
+TERN_INLINE void vf64_store_n(double *p, int64_t n, vf64 v) { memcpy(p, &v, (size_t)n * sizeof(double)); }
+TERN_INLINE vf64 vf64_max(vf64 x, vf64 y) { return vf64_select(x > y, x, y); }
+TERN_INLINE double vf64_sum(vf64 v) {
+  double lanes[VF64_LANES];
+  vf64_store(lanes, v);
+  for (int half = VF64_LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
+  return lanes[0];
+}
+TERN_INLINE double vf64_largest(vf64 v) {
+  double largest = v[0];
+  for (int i = 1; i < VF64_LANES; i++) largest = largest > v[i] || largest != largest ? largest : v[i];
+  return largest;
+}
+#define TERN_F64_BY_LANE(name)                                     \
+  TERN_INLINE vf64 vf64_##name(vf64 x) {                           \
+    for (int i = 0; i < VF64_LANES; i++) x[i] = name(x[i]);        \
+    return x;                                                      \
+  }
+TERN_F64_BY_LANE(exp)
+TERN_F64_BY_LANE(log)
+TERN_F64_BY_LANE(erf)
+TERN_F64_BY_LANE(tanh)
+#undef TERN_F64_BY_LANE
+
+/* ---- rows of any floating-point dtype ---- */
+
+/* The n elements at `source` as f32: themselves, or converted into `room`. */
+TERN_HELPER const float *row_load_f32(tern_dtype dtype, const void *source, int64_t n, float *room) {
+  if (dtype == TERN_F32) return source;
+  const uint16_t *half = source;
+  int64_t i = 0;
+  if (dtype == TERN_BF16) {
+    for (; i + VF32_LANES <= n; i += VF32_LANES) vf32_store(room + i, vf32_load_bf16(half + i));
+    for (; i < n; i++) room[i] = tern_bf16_to_f32(half[i]);
+  } else {
+    for (; i + VF32_LANES <= n; i += VF32_LANES) vf32_store(room + i, vf32_load_f16(half + i));
+    for (; i < n; i++) room[i] = tern_f16_to_f32(half[i]);
+  }
+  return room;
+}
+/* Writes the row to an array of `dtype`; nothing to do where it is there already. */
+TERN_HELPER void row_store_f32(tern_dtype dtype, const float *row, int64_t n, void *out) {
+  if (dtype == TERN_F32) {
+    if (out != row) memcpy(out, row, (size_t)n * sizeof(float));
+    return;
+  }
+  uint16_t *half = out;
+  int64_t i = 0;
+  if (dtype == TERN_BF16) {
+    for (; i + VF32_LANES <= n; i += VF32_LANES) vf32_store_bf16(half + i, vf32_load(row + i));
+    for (; i < n; i++) half[i] = tern_f32_to_bf16(row[i]);
+  } else {
+    for (; i + VF32_LANES <= n; i += VF32_LANES) vf32_store_f16(half + i, vf32_load(row + i));
+    for (; i < n; i++) half[i] = tern_f32_to_f16(row[i]);
+  }
+}
+TERN_HELPER const double *row_load_f64(tern_dtype dtype, const void *source, int64_t n, double *room) {
+  (void)dtype;
+  (void)n;
+  (void)room;
+  return source;
+}
+TERN_HELPER void row_store_f64(tern_dtype dtype, const double *row, int64_t n, void *out) {
+  (void)dtype;
+  if (out != row) memcpy(out, row, (size_t)n * sizeof(double));
+}
+/* Where a row may be computed: in the output itself if it has the type, else in `room`. */
+TERN_HELPER float *row_place_f32(tern_dtype dtype, void *out, float *room) { return dtype == TERN_F32 ? out : room; }
+TERN_HELPER double *row_place_f64(tern_dtype dtype, void *out, double *room) {
+  (void)dtype;
+  (void)room;
+  return out;
+}
+
+/* One element at any stride. */
+TERN_HELPER float element_load_f32(tern_dtype dtype, const void *p) {
+  return dtype == TERN_F32 ? *(const float *)p : dtype == TERN_BF16 ? tern_bf16_to_f32(*(const uint16_t *)p) : tern_f16_to_f32(*(const uint16_t *)p);
+}
+TERN_HELPER double element_load_f64(tern_dtype dtype, const void *p) {
+  (void)dtype;
+  return *(const double *)p;
+}
+TERN_HELPER void element_store_f32(tern_dtype dtype, float x, void *p) {
+  if (dtype == TERN_F32) *(float *)p = x;
+  else *(uint16_t *)p = dtype == TERN_BF16 ? tern_f32_to_bf16(x) : tern_f32_to_f16(x);
+}
+TERN_HELPER void element_store_f64(tern_dtype dtype, double x, void *p) {
+  (void)dtype;
+  *(double *)p = x;
+}
+
+/* A scalar operand (epsilon, scale) of any floating-point dtype. */
+TERN_HELPER double view_number(const tern_cpu_view *v) {
+  return v->dtype == TERN_F64 ? *(const double *)v->data : (double)element_load_f32(v->dtype, v->data);
+}
+
+#endif
