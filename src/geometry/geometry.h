@@ -13,8 +13,8 @@ typedef struct tern_geometry {
 } tern_geometry;
 
 /* A view of a base array as five steps in this order; every step may be the identity:
- *   reshape the base to (refined_rank, refined) -> slice [start, limit) by step -> reshape away to (kept_rank, kept) the dimensions of size 1 that no view
- *   dimension uses -> transpose by permutation -> broadcast_in_dim to the view's sizes with result_dims. */
+ *   reshape the base to (refined_rank, refined) -> slice [start, limit) by step -> reshape to (kept_rank, kept), which takes away the dimensions of size 1 that no
+ *   view dimension uses, adds the view's own, and may split a dimension -> transpose by permutation -> broadcast_in_dim to the view's sizes with result_dims. */
 typedef struct tern_view_steps {
   int refined_rank;
   int64_t refined[TERN_MAX_RANK], start[TERN_MAX_RANK], limit[TERN_MAX_RANK], step[TERN_MAX_RANK];
