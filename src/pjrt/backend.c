@@ -71,7 +71,7 @@ static void info(tern_backend_device *device, tern_backend_info *out) {
   const tern_pjrt_client *client = device->client;
   *out = (tern_backend_info){.static_shapes = true};
   snprintf(out->name, sizeof out->name, "%s", device->name);
-  snprintf(out->platform, sizeof out->platform, "%s%s%s, PJRT %d.%d", client->platform_name, *client->platform ? ", " : "", client->platform, client->api->version.major_version,
+  snprintf(out->platform, sizeof out->platform, "%s%s%.100s, PJRT %d.%d", client->platform_name, *client->platform ? ", " : "", client->platform, client->api->version.major_version,
            client->api->version.minor_version);
   out->has_f64 = !(client->target->lacks & 1u << TERN_F64);
   out->has_i64 = !(client->target->lacks & 1u << TERN_I64);
