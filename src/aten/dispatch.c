@@ -164,7 +164,8 @@ static void find_devices(const tern_argument *argument, bool is_target, int *ter
 
 /* Tensors of several devices are refused in PyTorch's words here: a replay on Meta could not tell them apart. NULL where that is not what was wrong. */
 static tern_status explain_devices(const tern_call *call) {
-  int tern = -1, other = TERN_ON_OTHER;
+  enum { NONE = -3 };
+  int tern = NONE, other = TERN_ON_OTHER;
   for (int i = 0; i < call->n_arguments; i++) {
     bool is_target = (call->form == TERN_INPLACE && i == 0) || (call->form == TERN_OUT && i == call->n_arguments - 1);
     find_devices(&call->arguments[i], is_target, &tern, &other);

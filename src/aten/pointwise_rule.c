@@ -1,0 +1,137 @@
+/* pointwise_rule: infer and the frame of lower for every elementwise row, from its rule (pointwise.h).
+ *
+ * In a recorded node an absent operand stands for the next scalar: x + 2 is (x, absent) with one scalar. The scalars of operands come first, then the rule's
+ * further numbers. attrs[0] is the common dtype. */
+#include "pointwise.h"
+#include <math.h>
+
+static bool is_served(tern_serves serves, tern_dtype dtype) {
+  static const uint32_t sets[] = {
+      [TERN_SERVES_NUMBERS] = 1u << TERN_U8 | 1u << TERN_I8 | 1u << TERN_I16 | 1u << TERN_I32 | 1u << TERN_I64 | 1u << TERN_F16 | 1u << TERN_BF16 | 1u << TERN_F32 | 1u << TERN_F64,
+      [TERN_SERVES_ALL] = 1u << TERN_BOOL | 1u << TERN_U8 | 1u << TERN_I8 | 1u << TERN_I16 | 1u << TERN_I32 | 1u << TERN_I64 | 1u << TERN_F16 | 1u << TERN_BF16 | 1u << TERN_F32 | 1u << TERN_F64,
+      [TERN_SERVES_FLOATS] = 1u << TERN_F16 | 1u << TERN_BF16 | 1u << TERN_F32 | 1u << TERN_F64,
+      [TERN_SERVES_INTEGRAL] = 1u << TERN_BOOL | 1u << TERN_U8 | 1u << TERN_I8 | 1u << TERN_I16 | 1u << TERN_I32 | 1u << TERN_I64,
+  };
+  return sets[serves] >> dtype & 1; /* TERN_DTYPE_COUNT, no common dtype, is in no set */
+}
+
+bool tern_number_fits(const tern_argument *argument, tern_dtype dtype) {
+  bool is_double;
+  double d;
+  int64_t i;
+  if (!tern_number_read(argument, &is_double, &d, &i)) return false;
+  if (dtype == TERN_BOOL || dtype == TERN_F64) return true;
+  if (tern_dtype_is_float(dtype)) {
+    double largest = dtype == TERN_F16 ? 65504.0 : dtype == TERN_BF16 ? 0x1.FEp127 : 0x1.FFFFFEp127;
+    if (!is_double) d = (double)i;
+    return isnan(d) || isinf(d) || fabs(d) <= largest;
+  }
+  int bits = (int)tern_dtype_size(dtype) * 8;
+  if (tern_dtype_is_signed(dtype)) {
+    double limit = ldexp(1, bits - 1);
+    if (is_double) return d >= -limit && d < limit;
+    return bits == 64 || (i >= -(INT64_C(1) << (bits - 1)) && i < INT64_C(1) << (bits - 1));
+  }
+  if (is_double) return d >= 0 && d < ldexp(1, bits);
+  if (bits == 64) return true;
+  return (i < 0 ? -i : i) < INT64_C(1) << bits; /* negative numbers may wrap around */
+}
+
+bool tern_pointwise_shape(const tern_argument *argument, int *rank, int64_t *sizes) {
+  if (argument->tag != TERN_ARG_TENSOR) return true;
+  return tern_broadcast_shape(rank, sizes, argument->u.tensor.rank, argument->u.tensor.sizes);
+}
+
+tern_verdict tern_pointwise_operand(const tern_call *call, tern_draft *draft, int argument, tern_dtype dtype) {
+  const tern_argument *a = &call->arguments[argument];
+  if (TERN_LIKELY(a->tag == TERN_ARG_TENSOR && a->u.tensor.device >= 0)) return tern_draft_tensor(draft, &a->u.tensor);
+  if (!tern_draft_number(draft, a, dtype, false)) return TERN_REJECT;
+  draft->n_number_operands++;
+  return tern_draft_optional(draft, NULL);
+}
+
+static bool is_zero(const tern_argument *argument) {
+  bool is_double;
+  double d;
+  int64_t i;
+  return !tern_number_read(argument, &is_double, &d, &i) || (is_double ? d == 0 : i == 0);
+}
+
+/* alpha is left out where it is 1, is rounded to the common dtype, and may not be a fraction for integers. */
+static tern_verdict draft_alpha(const tern_call *call, tern_draft *draft, int at, tern_dtype common) {
+  const tern_argument *a = &call->arguments[at];
+  if (TERN_LIKELY(a->tag == TERN_ARG_INT && a->u.i == 1) || tern_arg_is_none(call, at)) return TERN_RECORD;
+  if (common < TERN_F16 && (a->tag != TERN_ARG_INT || common == TERN_BOOL)) return TERN_FALL_BACK;
+  if (tern_arg_double(call, at, 0) == 1) return TERN_RECORD;
+  return tern_number_fits(a, common) && tern_draft_number(draft, a, common, false) ? TERN_RECORD : TERN_FALL_BACK;
+}
+
+static tern_verdict draft_number(const tern_call *call, tern_draft *draft, int at, double fallback, tern_dtype common) {
+  tern_dtype dtype = tern_compute_dtype(common);
+  if (tern_arg_is_none(call, at)) {
+    tern_draft_double(draft, dtype, fallback, false);
+    return TERN_RECORD;
+  }
+  const tern_argument *a = &call->arguments[at];
+  if (common < TERN_F16 && a->tag == TERN_ARG_DOUBLE && a->u.d != trunc(a->u.d)) return TERN_FALL_BACK;
+  return tern_number_fits(a, dtype) && tern_draft_number(draft, a, dtype, false) ? TERN_RECORD : TERN_FALL_BACK;
+}
+
+tern_verdict tern_pointwise_infer(const tern_call *call, tern_draft *draft, const tern_pointwise_rule *rule) {
+  int n = rule->n_operands ? rule->n_operands : 1, rank = 0;
+  int64_t sizes[TERN_MAX_TENSOR_RANK];
+  tern_promotion promotion = TERN_PROMOTION_START;
+  for (int i = 0; i < n; i++) {
+    const tern_argument *a = &call->arguments[rule->operands[i]];
+    if (TERN_UNLIKELY(a->tag == TERN_ARG_TENSOR && a->u.tensor.rank > TERN_MAX_TENSOR_RANK)) return TERN_FALL_BACK;
+    tern_promotion_add(&promotion, a);
+    if (TERN_UNLIKELY(!tern_pointwise_shape(a, &rank, sizes))) return TERN_REJECT;
+    if (TERN_UNLIKELY(rule->same_dtypes && a->tag == TERN_ARG_TENSOR && a->u.tensor.dtype != call->arguments[rule->operands[0]].u.tensor.dtype)) return TERN_REJECT;
+  }
+  tern_dtype common = tern_promotion_result(&promotion);
+  if (rule->to_float && common < TERN_F16) common = tern_aten_default_dtype();
+  if (TERN_UNLIKELY(!is_served(rule->serves, common))) return TERN_FALL_BACK;
+  if (TERN_UNLIKELY(rule->number_divisor && common < TERN_F16 && is_zero(&call->arguments[rule->operands[1]]))) return TERN_FALL_BACK;
+  tern_dtype number = rule->wide_numbers ? tern_compute_dtype(common) : common;
+  for (int i = 0; i < n; i++) {
+    tern_verdict verdict = tern_pointwise_operand(call, draft, rule->operands[i], number);
+    if (TERN_UNLIKELY(verdict != TERN_RECORD)) return verdict;
+  }
+  for (int i = 0; i < rule->n_numbers; i++) {
+    tern_verdict verdict = rule->numbers[i].is_alpha ? draft_alpha(call, draft, rule->numbers[i].argument, common)
+                                                     : draft_number(call, draft, rule->numbers[i].argument, rule->numbers[i].fallback, common);
+    if (TERN_UNLIKELY(verdict != TERN_RECORD)) return verdict;
+  }
+  tern_draft_attr(draft, common);
+  tern_draft_result(draft, rule->to_bool ? TERN_BOOL : common, rank, sizes)->layout = TERN_LIKE_OPERANDS;
+  return TERN_RECORD;
+}
+
+static int64_t count(const tern_program *p, tern_value v) { /* elements */
+  int64_t n = 1;
+  for (int d = 0; d < tern_value_rank(p, v); d++) n *= tern_value_dims(p, v)[d];
+  return n;
+}
+
+void tern_pointwise_begin(tern_pointwise *w, const tern_lowering *node, const tern_pointwise_rule *rule) {
+  tern_program *p = w->p = node->program;
+  int next = 0;
+  w->node = node;
+  w->common = (tern_dtype)node->attrs[0];
+  w->dtype = rule->double_rounding ? w->common : tern_compute_dtype(w->common);
+  for (int i = 0; i < TERN_POINTWISE_OPERANDS; i++) {
+    tern_value v = w->x[i] = TERN_NO_VALUE;
+    if (i >= node->n_operands) continue;
+    v = node->operands[i];
+    if (v == TERN_NO_VALUE) v = next < node->n_scalars ? node->scalars[next++] : TERN_NO_VALUE;
+    /* As PyTorch: where a number keeps its precision, so does a tensor of one element. */
+    else if (!rule->wide_numbers || count(p, v) != 1) v = tern_convert(p, v, w->common);
+    w->x[i] = tern_convert(p, v, w->dtype);
+  }
+  for (int i = 0; i < TERN_POINTWISE_NUMBERS; i++, next++) w->s[i] = next < node->n_scalars ? tern_convert(p, node->scalars[next], w->dtype) : TERN_NO_VALUE;
+}
+
+tern_value tern_pointwise_finish(const tern_lowering *node, int output, tern_value v) {
+  const tern_output *o = &node->outputs[output];
+  return tern_broadcast_to(node->program, tern_convert(node->program, v, o->computed), o->view.rank, o->view.sizes);
+}
