@@ -139,7 +139,8 @@ static tern_verdict infer_pair(const tern_call *call, tern_draft *draft, bool gr
   tern_promotion promotion = TERN_PROMOTION_START;
   if (!is_reduction(reduction)) return TERN_REJECT;
   for (int i = 0; i < n; i++) {
-    if (!operands[i] || operands[i]->device < 0 || !tern_broadcast_shape(&rank, sizes, operands[i]->rank, operands[i]->sizes)) return TERN_REJECT;
+    if (operands[i] && operands[i]->device < 0 && operands[i]->rank == 0) return TERN_FALL_BACK; /* a number in PyTorch's eyes */
+    if (!operands[i] || !tern_broadcast_shape(&rank, sizes, operands[i]->rank, operands[i]->sizes)) return TERN_REJECT;
     if (i >= gradient) tern_promotion_add_tensor(&promotion, operands[i]);
   }
   tern_dtype dtype = tern_promotion_result(&promotion);

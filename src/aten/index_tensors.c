@@ -1,0 +1,214 @@
+/* index_tensors: indexing with several tensors at once, x[i, :, j], read and written.
+ *
+ * The index tensors broadcast against each other. Where the dimensions they index lie side by side they are seen as one flat dimension, indexed by one
+ * combined index, and the broadcast shape takes their place; otherwise they are first moved to the front, and the broadcast shape comes first (NumPy's rule, see
+ * aten/src/ATen/native/TensorAdvancedIndexing.cpp). Masks have results whose sizes depend on data: they are PyTorch's, but for x[mask] = number. */
+#include "index.h"
+
+typedef struct plan {
+  int k;                                   /* index tensors */
+  int dims[TERN_MAX_TENSOR_RANK];          /* the dimension each indexes */
+  int index_rank;                          /* of their broadcast */
+  int64_t index_sizes[TERN_MAX_TENSOR_RANK];
+  int first;                               /* where the broadcast shape stands in the result */
+  bool adjacent;
+  int rank;                                /* of the result */
+  int64_t sizes[TERN_MAX_TENSOR_RANK];
+} plan;
+
+/* attrs of both kinds of node; index_put adds one of its own before */
+enum { K, ADJACENT, DIMS };
+
+static void draft_plan(tern_draft *draft, const plan *l) {
+  tern_draft_attr(draft, l->k);
+  tern_draft_attr(draft, l->adjacent);
+  for (int i = 0; i < l->k; i++) tern_draft_attr(draft, l->dims[i]);
+}
+
+static bool finish_plan(const tern_tensor *x, plan *l) {
+  l->adjacent = l->dims[l->k - 1] - l->dims[0] == l->k - 1;
+  l->first = l->adjacent ? l->dims[0] : 0;
+  l->rank = x->rank - l->k + l->index_rank;
+  if (l->rank > TERN_MAX_TENSOR_RANK) return false;
+  int next = 0;
+  for (int d = 0, i = 0; d < x->rank || next < l->first + l->index_rank;) {
+    if (next == l->first)
+      for (int j = 0; j < l->index_rank; j++) l->sizes[next++] = l->index_sizes[j];
+    while (i < l->k && l->dims[i] == d) i++, d++;
+    if (d < x->rank) l->sizes[next++] = x->sizes[d++];
+    else break;
+  }
+  return true;
+}
+
+/* Plans x[indices], the tensors in arguments[1]; adds them as operands behind the draft's. */
+static tern_verdict make_plan(const tern_call *call, tern_draft *draft, const tern_tensor *x, plan *l) {
+  const tern_argument *list = &call->arguments[1];
+  int64_t indexed = 1, count = 1;
+  l->k = l->index_rank = 0;
+  if (list->tag != TERN_ARG_TENSORS || list->n > x->rank) return list->tag == TERN_ARG_TENSORS ? TERN_REJECT : TERN_FALL_BACK;
+  for (int i = 0; i < list->n; i++) {
+    const tern_tensor *index = &list->u.tensors[i];
+    if (!index->sizes) continue;
+    if (!tern_nn_is_index(index) || index->device < 0) return TERN_FALL_BACK;
+    if (!tern_broadcast_shape(&l->index_rank, l->index_sizes, index->rank, index->sizes)) return TERN_REJECT;
+    tern_verdict verdict = tern_draft_tensor(draft, index);
+    if (verdict != TERN_RECORD) return verdict;
+    indexed *= x->sizes[i];
+    l->dims[l->k++] = i;
+  }
+  for (int d = 0; d < l->index_rank; d++) count *= l->index_sizes[d];
+  if (l->k == 0 || !finish_plan(x, l)) return TERN_FALL_BACK;
+  return indexed == 0 && count > 0 ? TERN_FALL_BACK : TERN_RECORD;
+}
+
+tern_verdict tern_index_infer(const tern_call *call, tern_draft *draft) {
+  const tern_tensor *x = tern_arg_tensor(call, 0);
+  plan l;
+  if (!x || call->n_arguments < 2) return TERN_REJECT;
+  tern_verdict verdict = tern_draft_tensor(draft, x);
+  if (verdict != TERN_RECORD) return verdict;
+  verdict = make_plan(call, draft, x, &l);
+  if (verdict != TERN_RECORD) return verdict;
+  draft_plan(draft, &l);
+  tern_draft_result(draft, (tern_dtype)x->dtype, l.rank, l.sizes);
+  return TERN_RECORD;
+}
+
+/* ---- writing ---- */
+
+enum { ACCUMULATES, IS_MASK, HAS_TENSOR, PLAN };
+
+/* x[..., mask] = one number: a select, whatever the mask holds. Gives the mask and its first dimension; NULL where it is something else. */
+static const tern_tensor *mask_of(const tern_call *call, const tern_tensor *x, int *first) {
+  const tern_argument *list = &call->arguments[1];
+  const tern_tensor *mask = NULL;
+  if (list->tag != TERN_ARG_TENSORS) return NULL;
+  for (int i = 0; i < list->n; i++) {
+    const tern_tensor *index = &list->u.tensors[i];
+    if (!index->sizes) continue;
+    if (mask || index->dtype != TERN_BOOL || index->device < 0) return NULL;
+    mask = index;
+    *first = i;
+  }
+  if (!mask || *first + mask->rank > x->rank) return NULL;
+  for (int d = 0; d < mask->rank; d++)
+    if (mask->sizes[d] != x->sizes[*first + d]) return NULL;
+  return mask;
+}
+
+/* (self, indices, values, accumulate, ...) */
+tern_verdict tern_index_put_infer(const tern_call *call, tern_draft *draft) {
+  const tern_tensor *x = tern_arg_tensor(call, 0), *values = tern_arg_tensor(call, 2);
+  plan l;
+  int first = 0;
+  if (!x || !values || call->n_arguments < 3) return TERN_REJECT;
+  bool accumulate = tern_arg_bool(call, 3, false), on_device = values->device >= 0;
+  if (values->dtype != x->dtype || (accumulate && (x->dtype == TERN_BOOL || x->dtype >= TERN_C64))) return TERN_FALL_BACK;
+  tern_verdict verdict = tern_draft_tensor(draft, x);
+  if (verdict != TERN_RECORD) return verdict;
+  const tern_tensor *mask = values->count == 1 && !accumulate ? mask_of(call, x, &first) : NULL;
+  tern_draft_attrs(draft, 3, (int64_t[]){accumulate, mask != NULL, on_device});
+  if (mask) {
+    tern_draft_attr(draft, first);
+    verdict = tern_draft_tensor(draft, mask);
+  } else {
+    verdict = make_plan(call, draft, x, &l);
+    if (verdict == TERN_RECORD) draft_plan(draft, &l);
+    if (verdict == TERN_RECORD && !tern_nn_expands(values, l.rank, l.sizes)) verdict = TERN_REJECT;
+  }
+  if (verdict != TERN_RECORD) return verdict;
+  if (!on_device && !tern_draft_number(draft, &call->arguments[2], (tern_dtype)x->dtype, false)) return TERN_FALL_BACK;
+  if (on_device) verdict = tern_draft_tensor(draft, values);
+  tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes);
+  return verdict;
+}
+
+/* ---- lowering ---- */
+
+tern_value tern_index_wrapped(tern_program *p, tern_value index, int64_t range) {
+  index = tern_nn_as(p, index, TERN_I64);
+  tern_check_index(p, index, -range, range - 1);
+  tern_value zero = tern_constant_int(p, TERN_I64, 0, NULL, 0), size = tern_constant_int(p, TERN_I64, 0, NULL, range);
+  return tern_select(p, tern_compare(p, TERN_LT, index, zero), tern_add(p, index, size), index);
+}
+
+/* The base with its indexed dimensions as one, `dim`, and the combined index into that. */
+typedef struct flattened {
+  tern_value base, index;
+  int dim;
+  int moved_rank;                          /* of the base with the indexed dimensions moved to the front */
+  int64_t moved[TERN_MAX_RANK];
+  int permutation[TERN_MAX_RANK];          /* that did it */
+} flattened;
+
+static flattened flatten(const tern_lowering *node, const int64_t *attrs, const tern_value *indices) {
+  tern_program *p = node->program;
+  tern_value x = node->operands[0];
+  int k = (int)attrs[K], rank = tern_value_rank(p, x), n = 0;
+  const int64_t *dims = tern_value_dims(p, x);
+  flattened f = {.index = TERN_NO_VALUE, .moved_rank = rank, .dim = attrs[ADJACENT] ? (int)attrs[DIMS] : 0};
+  bool is_indexed[TERN_MAX_RANK] = {false};
+  for (int i = 0; i < k; i++) {
+    int dim = (int)attrs[DIMS + i];
+    tern_value index = tern_index_wrapped(p, indices[i], dims[dim]);
+    is_indexed[dim] = true;
+    f.index = i == 0 ? index : tern_add(p, tern_multiply(p, f.index, tern_constant_int(p, TERN_I64, 0, NULL, dims[dim])), index);
+    if (!attrs[ADJACENT]) f.permutation[n++] = dim;
+  }
+  for (int d = 0; d < rank; d++)
+    if (attrs[ADJACENT] || !is_indexed[d]) f.permutation[n++] = d;
+  f.base = tern_transpose(p, x, f.permutation);
+  int64_t merged[TERN_MAX_RANK];
+  int m = 0;
+  for (int d = 0; d < rank; d++) {
+    f.moved[d] = dims[f.permutation[d]];
+    if (d > f.dim && d < f.dim + k) merged[m - 1] *= f.moved[d];
+    else merged[m++] = f.moved[d];
+  }
+  f.base = tern_reshape(p, f.base, m, merged);
+  return f;
+}
+
+tern_status tern_index_lower(const tern_lowering *node, tern_value *results) {
+  flattened f = flatten(node, node->attrs, node->operands + 1);
+  results[0] = tern_take(node->program, f.base, f.index, f.dim);
+  return NULL;
+}
+
+static tern_status lower_mask(const tern_lowering *node, tern_value *results) {
+  tern_program *p = node->program;
+  tern_value x = node->operands[0], mask = node->operands[1], value = node->attrs[HAS_TENSOR] ? node->operands[2] : node->scalars[0];
+  int rank = tern_value_rank(p, x), first = (int)node->attrs[PLAN];
+  int64_t dims[TERN_MAX_RANK];
+  for (int d = 0; d < rank; d++) dims[d] = d >= first && d < first + tern_value_rank(p, mask) ? tern_value_dims(p, x)[d] : 1;
+  value = tern_convert(p, tern_reshape(p, value, 0, NULL), tern_value_dtype(p, x));
+  results[0] = tern_nn_result(node, 0, tern_select(p, tern_reshape(p, mask, rank, dims), value, x));
+  return NULL;
+}
+
+tern_status tern_index_put_lower(const tern_lowering *node, tern_value *results) {
+  tern_program *p = node->program;
+  if (node->attrs[IS_MASK]) return lower_mask(node, results);
+  const int64_t *attrs = node->attrs + PLAN;
+  int k = (int)attrs[K];
+  flattened f = flatten(node, attrs, node->operands + 1);
+  tern_dtype dtype = tern_value_dtype(p, f.base);
+  if (node->attrs[ACCUMULATES]) dtype = tern_compute_dtype(dtype);
+  /* The shape that values are expanded to is that of reading the same places. */
+  int64_t sizes[TERN_MAX_RANK];
+  int rank = 0, base_rank = tern_value_rank(p, f.base), index_rank = tern_value_rank(p, f.index);
+  for (int d = 0; d < base_rank; d++) {
+    if (d != f.dim) sizes[rank++] = tern_value_dims(p, f.base)[d];
+    else
+      for (int i = 0; i < index_rank; i++) sizes[rank++] = tern_value_dims(p, f.index)[i];
+  }
+  tern_value values = tern_convert(p, node->attrs[HAS_TENSOR] ? node->operands[1 + k] : node->scalars[0], dtype);
+  values = tern_broadcast_to(p, values, rank, sizes);
+  tern_value put = tern_put(p, tern_convert(p, f.base, dtype), f.index, values, f.dim, node->attrs[ACCUMULATES] ? TERN_COMBINE_ADD : TERN_SET);
+  int back[TERN_MAX_RANK];
+  for (int d = 0; d < f.moved_rank; d++) back[f.permutation[d]] = d;
+  put = tern_transpose(p, tern_reshape(p, put, f.moved_rank, f.moved), back);
+  results[0] = tern_nn_result(node, 0, put);
+  return NULL;
+}
