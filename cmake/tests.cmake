@@ -24,3 +24,4 @@ foreach(source IN LISTS TERN_TEST_SOURCES)
   set_tests_properties(${name} PROPERTIES TIMEOUT 300
     ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=0 exitcode=66")
 endforeach()
+include(cmake/plugins.cmake)

@@ -1,0 +1,3 @@
+/* GetPjrtApi gives nothing. */
+const void *GetPjrtApi(void);
+__attribute__((visibility("default"))) const void *GetPjrtApi(void) { return (const void *)0; }
