@@ -1,0 +1,70 @@
+/* A vector times a matrix (dot.h): bound by reading the matrix once, so nothing is packed and the matrix is read in its own order.
+ *
+ * The sum over k is kept in as many partial sums as a vector has lanes (lane k % lanes), folded by halves at the end. Rows of the matrix give that order
+ * with whole vectors along k; columns give it with one row of sums per lane. Either way the same bits, so that a transposed view and its copy agree. */
+#include "dot.h"
+
+#define K_BLOCK 2048     /* of the vector at a time; a multiple of every lane count */
+#define OUTER_BLOCK 256  /* most results in one chunk */
+#define GRAIN 100000     /* elements of the matrix in one chunk, about */
+
+typedef struct narrow {
+  const tern_gemm_product *product;
+  int64_t outer, batches;
+  int64_t block, blocks, batches_per_chunk;
+} narrow;
+
+TILE_INLINE void widen_f32(tern_dtype dtype, const char *data, int64_t at, int64_t n, float *to) {
+  if (dtype == TERN_F32) memcpy(to, data + at * 4, (size_t)n * 4);
+  else if (dtype == TERN_BF16) tile_widen_bf16(to, (const uint16_t *)(const void *)data + at, n);
+  else tile_widen_f16(to, (const uint16_t *)(const void *)data + at, n);
+}
+TILE_INLINE void widen_f64(tern_dtype dtype, const char *data, int64_t at, int64_t n, double *to) {
+  (void)dtype;
+  memcpy(to, data + at * 8, (size_t)n * 8);
+}
+static void put_f32(tern_dtype dtype, const float *from, int64_t n, char *to) {
+  if (dtype == TERN_F32) memcpy(to, from, (size_t)n * 4);
+  else if (dtype == TERN_BF16) tile_narrow_bf16((uint16_t *)(void *)to, from, n);
+  else tile_narrow_f16((uint16_t *)(void *)to, from, n);
+}
+static void put_f64(tern_dtype dtype, const double *from, int64_t n, char *to) {
+  (void)dtype;
+  memcpy(to, from, (size_t)n * 8);
+}
+
+#define T f32
+#define REAL float
+#define DTYPE TERN_F32
+#include "dot_narrow_template.h"
+#undef T
+#undef REAL
+#undef DTYPE
+#define T f64
+#define REAL double
+#define DTYPE TERN_F64
+#include "dot_narrow_template.h"
+
+static void narrow_chunk(void *context, int64_t chunk, int thread) {
+  (void)thread;
+  const narrow *job = context;
+  int64_t first = chunk % job->blocks * job->block, count = job->outer - first < job->block ? job->outer - first : job->block;
+  int64_t batch = chunk / job->blocks * job->batches_per_chunk, end = batch + job->batches_per_chunk;
+  for (; batch < end && batch < job->batches; batch++) {
+    if (job->product->a.dtype == TERN_F64) narrow_block_f64(job, batch, first, count);
+    else narrow_block_f32(job, batch, first, count);
+  }
+}
+
+void TERN_ISA_NAME(tern_dot_narrow)(const tern_gemm_product *g) {
+  narrow job = {.product = g, .outer = g->m == 1 ? g->n : g->m, .batches = tern_batch_count(g)};
+  if (!job.outer || !job.batches) return;
+  const tern_gemm_side *matrix = g->m == 1 ? &g->b : &g->a;
+  job.block = GRAIN / (g->k + 1) / 16 * 16;
+  int64_t least = matrix->outer_stride == 1 && matrix->k_stride != 1 ? OUTER_BLOCK : 16; /* columns: read whole stretches of each row */
+  if (job.block < least) job.block = least;
+  if (job.block > OUTER_BLOCK) job.block = OUTER_BLOCK;
+  job.blocks = (job.outer + job.block - 1) / job.block;
+  job.batches_per_chunk = job.blocks > 1 ? 1 : GRAIN / (job.outer * (g->k + 1)) + 1;
+  tern_pool_run(job.blocks * ((job.batches + job.batches_per_chunk - 1) / job.batches_per_chunk), narrow_chunk, &job);
+}

@@ -1,0 +1,116 @@
+/* A matrix times a vector for one element type: included by dot_narrow.c with T, REAL, DTYPE and widen defined. */
+#define NAME_(name, T) name##_##T
+#define NAME(name, T) NAME_(name, T)
+#define VECTOR NAME(tile, T)
+#define LANES NAME(TILE_LANES, T)
+#define DO(what) NAME(tile_##what, T)
+
+/* Partial sums [LANES][count], each `stride` apart, folded by halves: the one order of both layouts. */
+TILE_INLINE void NAME(fold, T)(REAL *sums, int64_t count, int64_t stride) {
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; l++)
+      for (int64_t i = 0; i < count; i++) sums[l * stride + i] += sums[(l + half) * stride + i];
+}
+
+/* sums[lane] += row[p] * x[p] for p = lane, lane + LANES, ...; four rows at once hide the latency of the additions. */
+TILE_INLINE void NAME(add_rows, T)(const int rows, const REAL *const row[4], const REAL *x, int64_t k, REAL *sums) {
+  VECTOR sum[4];
+  TILE_UNROLL for (int i = 0; i < rows; i++) sum[i] = DO(load)(sums + i * LANES);
+  int64_t p = 0;
+  for (; p + LANES <= k; p += LANES) {
+    VECTOR v = DO(load)(x + p);
+    TILE_UNROLL for (int i = 0; i < rows; i++) sum[i] = DO(fma)(v, DO(load)(row[i] + p), sum[i]);
+  }
+  if (p < k) {
+    VECTOR v = DO(load_first)(x + p, k - p);
+    TILE_UNROLL for (int i = 0; i < rows; i++) sum[i] = DO(fma)(v, DO(load_first)(row[i] + p, k - p), sum[i]);
+  }
+  TILE_UNROLL for (int i = 0; i < rows; i++) DO(store)(sums + i * LANES, sum[i]);
+}
+
+/* The matrix's rows [0, count), each contiguous in k, or gathered where they are not. */
+static void NAME(by_rows, T)(const tern_gemm_side *w, int64_t first, int64_t count, const REAL *x, int64_t k0, int64_t k, REAL *sums) {
+  REAL gathered[4][K_BLOCK];
+  bool contiguous = !w->k_offsets && w->k_stride == 1;
+  for (int64_t i = 0; i < count; i += 4) {
+    int64_t rows = count - i < 4 ? count - i : 4;
+    const REAL *row[4] = {NULL};
+    for (int64_t r = 0; r < rows; r++) {
+      if (contiguous) {
+        int64_t at = tern_side_at(w, first + i + r, k0);
+        if (w->dtype == DTYPE) {
+          row[r] = (const REAL *)(const void *)w->data + at;
+          continue;
+        }
+        NAME(widen, T)(w->dtype, w->data, at, k, gathered[r]);
+      } else {
+        for (int64_t p = 0; p < k; p++) NAME(widen, T)(w->dtype, w->data, tern_side_at(w, first + i + r, k0 + p), 1, &gathered[r][p]);
+      }
+      row[r] = gathered[r];
+    }
+    if (rows == 4) NAME(add_rows, T)(4, row, x, k, sums + i * LANES);
+    else
+      for (int64_t r = 0; r < rows; r++) NAME(add_rows, T)(1, row + r, x, k, sums + (i + r) * LANES);
+  }
+}
+
+/* The same sums where the outer dimension is the contiguous one: lane p % LANES of every column, kept in the first-level cache. */
+static void NAME(by_columns, T)(const tern_gemm_side *w, int64_t first, int64_t count, const REAL *x, int64_t k0, int64_t k, REAL *sums) {
+  REAL widened[OUTER_BLOCK];
+  for (int64_t p = 0; p < k; p++) {
+    int64_t at = tern_side_at(w, first, k0 + p);
+    const REAL *row = (const REAL *)(const void *)w->data + at;
+    if (w->dtype != DTYPE) {
+      NAME(widen, T)(w->dtype, w->data, at, count, widened);
+      row = widened;
+    }
+    REAL *sum = sums + p % LANES * OUTER_BLOCK;
+    VECTOR scale = DO(splat)(x[p]);
+    int64_t j = 0;
+    for (; j + LANES <= count; j += LANES) DO(store)(sum + j, DO(fma)(scale, DO(load)(row + j), DO(load)(sum + j)));
+    if (j < count) DO(store_first)(sum + j, DO(fma)(scale, DO(load_first)(row + j, count - j), DO(load_first)(sum + j, count - j)), count - j);
+  }
+}
+
+static void NAME(narrow_block, T)(const narrow *job, int64_t batch, int64_t first, int64_t count) {
+  const tern_gemm_product *g = job->product;
+  bool vector_is_a = g->m == 1;
+  tern_gemm_side x = vector_is_a ? g->a : g->b, w = vector_is_a ? g->b : g->a;
+  x.data += tern_batch_offset(g, vector_is_a ? g->a_batch_strides : g->b_batch_strides, batch) * (int64_t)tern_dtype_size(x.dtype);
+  w.data += tern_batch_offset(g, vector_is_a ? g->b_batch_strides : g->a_batch_strides, batch) * (int64_t)tern_dtype_size(w.dtype);
+  bool columns = !w.outer_offsets && w.outer_stride == 1 && count > 1 && (w.k_offsets || w.k_stride != 1);
+  REAL sums[OUTER_BLOCK * LANES] __attribute__((aligned(64)));
+  memset(sums, 0, sizeof(REAL) * (size_t)((columns ? OUTER_BLOCK : count) * LANES));
+  for (int64_t p = 0; p < g->k; p += K_BLOCK) {
+    REAL dense[K_BLOCK];
+    int64_t k = g->k - p < K_BLOCK ? g->k - p : K_BLOCK;
+    const REAL *from = dense;
+    if (!x.k_offsets && x.k_stride == 1) {
+      int64_t at = tern_side_at(&x, 0, p);
+      if (x.dtype == DTYPE) from = (const REAL *)(const void *)x.data + at;
+      else NAME(widen, T)(x.dtype, x.data, at, k, dense);
+    } else {
+      for (int64_t i = 0; i < k; i++) NAME(widen, T)(x.dtype, x.data, tern_side_at(&x, 0, p + i), 1, &dense[i]);
+    }
+    if (columns) NAME(by_columns, T)(&w, first, count, from, p, k, sums);
+    else NAME(by_rows, T)(&w, first, count, from, p, k, sums);
+  }
+  REAL results[OUTER_BLOCK];
+  if (columns) {
+    NAME(fold, T)(sums, count, OUTER_BLOCK);
+    memcpy(results, sums, sizeof(REAL) * (size_t)count);
+  } else {
+    for (int64_t i = 0; i < count; i++) {
+      NAME(fold, T)(sums + i * LANES, 1, 1);
+      results[i] = sums[i * LANES];
+    }
+  }
+  char *to = g->c + (batch * g->m * g->c_stride + first) * (int64_t)tern_dtype_size(g->c_dtype);
+  NAME(put, T)(g->c_dtype, results, count, to);
+}
+
+#undef NAME_
+#undef NAME
+#undef VECTOR
+#undef LANES
+#undef DO
