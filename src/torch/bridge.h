@@ -1,0 +1,277 @@
+/* bridge: what every part of the shim uses: errors both ways, the open devices, and tensors over tern's buffers.
+ *
+ * Included by shim.cpp only, like every C++ header of this folder. Invariant: the storage of each tern tensor has a tern_buffer as the context of its data
+ * pointer (or, for the other way round, a buffer is owned by exactly one StorageImpl, whose deleter releases it). C++ exceptions never cross C frames: what
+ * tern's C code calls back into catches everything and returns a status; a status becomes a C++ exception only here, on the way to PyTorch. */
+#ifndef TERN_TORCH_BRIDGE_H
+#define TERN_TORCH_BRIDGE_H
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
+#include <ATen/SequenceNumber.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
+#include <c10/core/StorageImpl.h>
+#include <torch/csrc/autograd/node.h>
+#include <atomic>
+#include <mutex>
+#include <string>
+
+/* The core's headers are C: one has a member of that name. */
+#define class class_
+extern "C" {
+#include "../aten/aten.h"
+#include "../aten/helpers.h"
+#include "../diag/diag.h"
+}
+#undef class
+#include "pyframe.h"
+#include "shim.h"
+
+namespace tern {
+
+constexpr c10::DeviceType kTern = c10::DeviceType::PrivateUse1;
+constexpr c10::DispatchKeySet kTernKeys{c10::DispatchKey::PrivateUse1};
+constexpr int kMaxDevices = 64;
+
+/* ---- where in the user's program ---- */
+/* In backward an operator belongs to the line of its forward; there is often no Python frame at all. */
+inline uint32_t line_here() {
+  if (auto node = torch::autograd::get_current_node()) [[unlikely]] {
+    if (uint32_t line = tern_forward_line_get(node->thread_id(), node->sequence_nr())) return line;
+  }
+  return tern_python_line();
+}
+
+inline std::string line_text(uint32_t line) {
+  char text[1024];
+  return tern_line_describe(line, text, sizeof text);
+}
+
+/* ---- errors ---- */
+[[noreturn, gnu::noinline]] inline void throw_status(tern_status status, uint32_t line) {
+  tern_code code = tern_error_code(status);
+  std::string message = tern_error_message(status), where = line_text(line);
+  tern_error_free(status);
+  /* An error of deferred work names its own line already, which is not the line that waited for it. */
+  if (!where.empty() && message.find(" at ") == std::string::npos) message += "\n  at " + where;
+  switch (code) {
+    case TERN_INDEX_OUT_OF_RANGE: C10_THROW_ERROR(IndexError, message);
+    case TERN_OUT_OF_MEMORY: C10_THROW_ERROR(OutOfMemoryError, message);
+    case TERN_UNSUPPORTED: C10_THROW_ERROR(NotImplementedError, message);
+    default: C10_THROW_ERROR(Error, message);
+  }
+}
+
+inline void check(tern_status status, uint32_t line = 0) {
+  if (status) [[unlikely]] throw_status(status, line ? line : line_here());
+}
+
+/* Runs a function that waits for a device, without the GIL. */
+template <class F>
+void wait(F &&function) {
+  void *gil = tern_python_gil_release();
+  tern_status status = function();
+  tern_python_gil_restore(gil);
+  check(status);
+}
+
+/* Runs C++ on behalf of C code: an exception is kept for after the C frames, which see a status. */
+template <class F>
+tern_status guarded(std::exception_ptr &kept, F &&function) noexcept {
+  try {
+    return function();
+  } catch (...) {
+    kept = std::current_exception();
+    return tern_error_new(TERN_INTERNAL, "an exception of PyTorch, kept by the shim");
+  }
+}
+
+/* ---- element types ---- */
+/* -1 for those that tern has no name for (quantised, complex half ...): they live on the device, and the CPU kernels serve them. */
+inline int dtype_from_torch(c10::ScalarType type) {
+  static const auto table = [] {
+    std::array<int8_t, 64> t;
+    for (int i = 0; i < 64; i++) t[(size_t)i] = (int8_t)tern_dtype_from_torch(i);
+    return t;
+  }();
+  return (size_t)type < table.size() ? table[(size_t)type] : -1;
+}
+inline c10::ScalarType dtype_to_torch(tern_dtype dtype) { return (c10::ScalarType)tern_dtype_to_torch(dtype); }
+
+/* ---- devices ---- */
+inline thread_local c10::DeviceIndex current_device_index = 0;
+
+inline int device_count() noexcept {
+  static std::atomic<int> known{0};
+  int n = known.load(std::memory_order_relaxed);
+  if (n > 0) return n;
+  tern_status status = tern_device_count(&n);
+  if (status) return tern_error_free(status), 0;
+  n = std::min(n, kMaxDevices);
+  known.store(n, std::memory_order_relaxed);
+  return n;
+}
+
+inline c10::DeviceIndex device_index(c10::DeviceIndex index) {
+  if (index < 0) return current_device_index;
+  if (index >= device_count()) [[unlikely]] {
+    int n = 0;
+    check(tern_device_count(&n)); /* says why there is none, if that is the reason */
+    TORCH_CHECK(false, "tern:", (int)index, " does not exist: there ", n == 1 ? "is 1 tern device" : c10::str("are ", n, " tern devices"));
+  }
+  return index;
+}
+inline c10::Device tern_device_of(c10::DeviceIndex index) { return {kTern, index}; }
+
+/* A seed that was set before its device was opened; opening applies it. */
+struct PendingSeed { std::atomic<bool> set{false}; uint64_t seed = 0, offset = 0; };
+inline PendingSeed pending_seeds[kMaxDevices];
+inline std::atomic<tern_device *> open_devices[kMaxDevices];
+
+[[gnu::noinline]] inline tern_device *device_open(c10::DeviceIndex index) {
+  static std::mutex lock;
+  index = device_index(index);
+  tern_device *device = nullptr;
+  wait([&] { return tern_device_get(index, &device); });
+  std::lock_guard<std::mutex> guard(lock);
+  PendingSeed &pending = pending_seeds[index];
+  if (pending.set.exchange(false)) tern_device_random_set(device, (int64_t)pending.seed, (int64_t)pending.offset);
+  open_devices[index].store(device, std::memory_order_release);
+  return device;
+}
+
+/* `index` must be valid. */
+inline tern_device *device_at(c10::DeviceIndex index) {
+  tern_device *device = open_devices[index].load(std::memory_order_acquire);
+  return device ? device : device_open(index);
+}
+
+/* ---- buffers and storages ---- */
+inline std::atomic<bool> exiting{false};
+
+/* The deleter of every tern storage. Once the interpreter goes, what is left is leaked on purpose: the device may be gone before its tensors. */
+inline void buffer_deleter(void *context) {
+  if (!exiting.load(std::memory_order_relaxed)) tern_buffer_release((tern_buffer *)context);
+}
+
+inline c10::DataPtr data_pointer(tern_buffer *buffer, c10::DeviceIndex index) {
+  return {(void *)tern_buffer_address(buffer), buffer, &buffer_deleter, tern_device_of(index)};
+}
+
+inline tern_buffer *buffer_of(const c10::StorageImpl *storage) {
+  const c10::DataPtr &pointer = const_cast<c10::StorageImpl *>(storage)->_mutable_data_ptr_no_checks();
+  TORCH_CHECK(pointer.get_deleter() == &buffer_deleter, "this storage calls itself a tern storage, but tern did not make it: make it with device=\"tern\"");
+  return (tern_buffer *)pointer.get_context();
+}
+inline tern_buffer *buffer_of(const at::TensorBase &tensor) { return buffer_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()); }
+
+inline bool is_tern(const at::TensorBase &tensor) { return tensor.unsafeGetTensorImpl()->device_type() == kTern; }
+
+struct Allocator final : c10::DeviceAllocator {
+  c10::DataPtr allocate(size_t bytes) override { return allocate_on(current_device_index, bytes); }
+  static c10::DataPtr allocate_on(c10::DeviceIndex index, size_t bytes) {
+    tern_buffer *buffer = nullptr;
+    uint32_t line = line_here();
+    check(tern_buffer_new(device_at(index), bytes, line, &buffer), line);
+    return data_pointer(buffer, index);
+  }
+  /* PyTorch asks for this where a pointer is its own context; ours never is. */
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void *, const void *, size_t) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "a tern storage's address stands for it and cannot be read through: copy tensors with copy_() or clone()");
+  }
+
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override {
+    for (auto &device : open_devices)
+      if (tern_device *open = device.load()) wait([&] { return tern_device_empty_cache(open), tern_status(nullptr); });
+  }
+  void recordStream(const c10::DataPtr &, c10::Stream) override {} /* one queue per device: order is kept by itself */
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    tern_backend_stats now{};
+    tern_device_stats(device_at(device_index(index)), &now);
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    constexpr size_t all = (size_t)c10::CachingAllocator::StatType::AGGREGATE;
+    auto set = [](c10::CachingAllocator::Stat &stat, int64_t current, int64_t peak) {
+      stat.current = current, stat.peak = peak, stat.allocated = peak, stat.freed = peak - current;
+    };
+    set(stats.allocation[all], now.allocations, now.allocations);
+    set(stats.active[all], now.allocations, now.allocations);
+    for (auto *stat : {&stats.allocated_bytes[all], &stats.active_bytes[all], &stats.requested_bytes[all]}) set(*stat, now.bytes_in_use, now.peak_bytes);
+    set(stats.reserved_bytes[all], now.bytes_reserved, std::max(now.bytes_reserved, now.peak_bytes));
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex) override {}
+  void resetPeakStats(c10::DeviceIndex index) override { tern_device_reset_peak(device_at(device_index(index))); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    tern_device *device = device_at(device_index(index));
+    tern_backend_stats now{};
+    tern_device_stats(device, &now);
+    auto limit = (size_t)tern_device_info(device)->memory_limit, used = (size_t)now.bytes_in_use;
+    return {limit > used ? limit - used : 0, limit};
+  }
+};
+inline Allocator allocator;
+
+inline c10::Storage storage_over(c10::DataPtr pointer, size_t bytes) {
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), (int64_t)bytes, std::move(pointer), &allocator, /*resizable=*/true);
+}
+
+inline at::Tensor tensor_over(c10::Storage storage, caffe2::TypeMeta type, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset = 0) {
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kTernKeys, type);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return tensor;
+}
+
+/* A new, uninitialised tensor. `index` must be valid. */
+inline at::Tensor tensor_new(c10::DeviceIndex index, c10::ScalarType type, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+  size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(type));
+  return tensor_over(storage_over(Allocator::allocate_on(index, bytes), bytes), c10::scalarTypeToTypeMeta(type), sizes, strides);
+}
+
+/* Changes the size of a storage; its address may change with it. */
+inline void storage_resize(c10::StorageImpl *storage, size_t bytes) {
+  tern_buffer *buffer = buffer_of(storage);
+  wait([&] { return tern_buffer_resize(buffer, bytes); });
+  c10::DataPtr &pointer = storage->_mutable_data_ptr_no_checks();
+  c10::DeviceIndex index = pointer.device().index();
+  pointer.release_context(); /* the same buffer goes on, so it is not to be released */
+  storage->set_data_ptr_noswap(data_pointer(buffer, index));
+  storage->set_nbytes(bytes);
+}
+
+/* ---- tensors as tern's C code sees them ---- */
+/* False where tern has no native form of the tensor (too many dimensions, an element type without a name): the CPU kernels serve it. */
+inline bool describe(const at::Tensor &tensor, tern_tensor *out) {
+  c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+  out->handle = impl;
+  c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
+  out->sizes = sizes.data(), out->strides = strides.data();
+  out->rank = (int32_t)sizes.size();
+  out->offset = impl->storage_offset(), out->count = impl->numel();
+  int dtype = dtype_from_torch(c10::typeMetaToScalarType(impl->dtype()));
+  out->dtype = (uint8_t)dtype;
+  out->is_wrapped_number = impl->is_wrapped_number();
+  c10::Device device = impl->device();
+  if (device.type() == kTern) {
+    out->buffer = buffer_of(impl->unsafe_storage().unsafeGetStorageImpl());
+    out->device = device.index();
+    out->host = nullptr;
+  } else {
+    out->buffer = nullptr;
+    out->device = device.is_cpu() ? TERN_ON_CPU : TERN_ON_OTHER;
+    out->host = device.is_cpu() && impl->has_storage() && impl->numel() ? impl->data() : nullptr;
+  }
+  return dtype >= 0 && out->rank <= TERN_MAX_TENSOR_RANK && impl->layout() == c10::kStrided;
+}
+
+inline tern_geometry geometry_of(const tern_tensor &tensor) {
+  tern_geometry g;
+  g.rank = tensor.rank, g.offset = tensor.offset;
+  for (int d = 0; d < g.rank; d++) g.sizes[d] = tensor.sizes[d], g.strides[d] = tensor.strides[d];
+  return g;
+}
+
+}  // namespace tern
+#endif

@@ -1,0 +1,249 @@
+/* device: the guard (current device, streams, events), generators, pinned host memory and the hooks: what PyTorch asks a device for besides operators.
+ *
+ * Each device is one queue in order. A stream is a label on it; an event is a position in it, and waiting for a position waits for the device, which is
+ * more than was asked for and never less. */
+#ifndef TERN_TORCH_DEVICE_H
+#define TERN_TORCH_DEVICE_H
+#include <ATen/core/Generator.h>
+#include <ATen/core/GeneratorForPrivateuseone.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <map>
+#include "bridge.h"
+
+namespace tern {
+
+/* ---- current device, streams, events ---- */
+inline thread_local c10::StreamId current_streams[kMaxDevices] = {};
+
+inline void synchronize(c10::DeviceIndex index) {
+  if (tern_device *device = open_devices[device_index(index)].load(std::memory_order_acquire)) wait([&] { return tern_device_synchronize(device); });
+}
+
+struct Event {
+  c10::DeviceIndex device;
+  bool timing;
+  double seconds; /* when the work before it was done; timing events only */
+};
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return kTern; }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    c10::Device old = getDevice();
+    setDevice(device);
+    return old;
+  }
+  c10::Device getDevice() const override { return tern_device_of(current_device_index); }
+  void setDevice(c10::Device device) const override {
+    if (device.index() != current_device_index) current_device_index = device_index(device.index());
+  }
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    if (device.index() >= 0) current_device_index = device.index();
+  }
+  c10::DeviceIndex deviceCount() const noexcept override { return (c10::DeviceIndex)device_count(); }
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
+
+  c10::Stream getStream(c10::Device device) const override {
+    c10::DeviceIndex index = device_index(device.index());
+    return c10::Stream(c10::Stream::UNSAFE, tern_device_of(index), current_streams[index]);
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override { return c10::Stream(c10::Stream::DEFAULT, tern_device_of(device_index(device.index()))); }
+  c10::Stream getNewStream(c10::Device device, int) const override {
+    static std::atomic<c10::StreamId> next{1};
+    return c10::Stream(c10::Stream::UNSAFE, tern_device_of(device_index(device.index())), next++);
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override { return getNewStream(device, 0); }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    c10::Stream old = getStream(stream.device());
+    current_streams[device_index(stream.device_index())] = stream.id();
+    return old;
+  }
+  /* There is no way to ask whether the queue is empty without waiting; an answer that waits is late but true. */
+  bool queryStream(const c10::Stream &stream) const override { return synchronize(stream.device_index()), true; }
+  void synchronizeStream(const c10::Stream &stream) const override { synchronize(stream.device_index()); }
+  void synchronizeDevice(c10::DeviceIndex index) const override { synchronize(index); }
+  void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
+
+  void record(void **event, const c10::Stream &stream, const c10::DeviceIndex index, const c10::EventFlag flag) const override {
+    TORCH_CHECK(index < 0 || index == stream.device_index(), "an event of tern:", (int)index, " cannot be recorded on a stream of tern:", (int)stream.device_index());
+    if (!*event) *event = new Event{stream.device_index(), flag == c10::EventFlag::BACKEND_DEFAULT, 0};
+    auto *here = (Event *)*event;
+    here->device = stream.device_index();
+    /* A time means something only once the work before it is done. */
+    if (here->timing) synchronize(here->device), here->seconds = tern_now();
+  }
+  void block(void *, const c10::Stream &) const override {} /* one queue: what is recorded later runs later */
+  bool queryEvent(void *event) const override {
+    if (event) synchronize(((Event *)event)->device);
+    return true;
+  }
+  void synchronizeEvent(void *event) const override {
+    if (event) synchronize(((Event *)event)->device);
+  }
+  void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override { delete (Event *)event; }
+  double elapsedTime(void *first, void *second, const c10::DeviceIndex) const override {
+    auto *a = (Event *)first, *b = (Event *)second;
+    TORCH_CHECK(a && b && a->timing && b->timing, "elapsed_time needs two recorded events made with enable_timing=True");
+    return (b->seconds - a->seconds) * 1e3;
+  }
+};
+
+/* ---- random numbers ---- */
+/* A generator is a seed and an offset into its Philox stream. The default generator of a device is the device's own stream. */
+struct Generator final : c10::GeneratorImpl {
+  bool is_default;
+  uint64_t own_seed = c10::default_rng_seed_val, own_offset = 0;
+
+  Generator(c10::DeviceIndex index, bool of_device) : GeneratorImpl(tern_device_of(index), kTernKeys), is_default(of_device) {}
+
+  std::pair<uint64_t, uint64_t> get() const {
+    if (!is_default) return {own_seed, own_offset};
+    tern_device *device = open_devices[device_.index()].load(std::memory_order_acquire);
+    const PendingSeed &pending = pending_seeds[device_.index()];
+    if (!device && pending.set.load()) return {pending.seed, pending.offset};
+    int64_t seed, offset;
+    tern_device_random_get(device_at(device_.index()), &seed, &offset);
+    return {(uint64_t)seed, (uint64_t)offset};
+  }
+  /* Seeding opens no device: torch.manual_seed must work, and be quick, where the device is never used. */
+  void set(uint64_t seed, uint64_t offset) {
+    if (!is_default) return (void)(own_seed = seed, own_offset = offset);
+    if (tern_device *device = open_devices[device_.index()].load(std::memory_order_acquire))
+      return tern_device_random_set(device, (int64_t)seed, (int64_t)offset);
+    PendingSeed &pending = pending_seeds[device_.index()];
+    pending.seed = seed, pending.offset = offset;
+    pending.set = true;
+  }
+
+  void set_current_seed(uint64_t seed) override { set(seed, 0); }
+  void set_offset(uint64_t offset) override { set(get().first, offset); }
+  uint64_t get_offset() const override { return get().second; }
+  uint64_t current_seed() const override { return get().first; }
+  uint64_t seed() override {
+    uint64_t seed = c10::detail::getNonDeterministicRandom();
+    set(seed, 0);
+    return seed;
+  }
+  /* The state is 16 bytes on the CPU: seed, offset. */
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    auto state = at::detail::empty_cpu({16}, at::kByte);
+    auto [seed, offset] = get();
+    memcpy(state.mutable_data_ptr(), &seed, 8);
+    memcpy((char *)state.mutable_data_ptr() + 8, &offset, 8);
+    return state.getIntrusivePtr();
+  }
+  void set_state(const c10::TensorImpl &state) override {
+    TORCH_CHECK(state.device_type() == c10::kCPU && state.dtype() == at::kByte && state.numel() == 16 && state.is_contiguous(),
+                "the state of a tern generator is a CPU tensor of 16 bytes, as get_state() gives");
+    uint64_t words[2];
+    memcpy(words, state.data(), 16);
+    set(words[0], words[1]);
+  }
+  Generator *clone_impl() const override {
+    auto *copy = new Generator(device_.index(), false);
+    std::tie(copy->own_seed, copy->own_offset) = get();
+    return copy;
+  }
+};
+
+/* While it lives, draws of the device come from `generator`: rows draw from the device's stream and know no generators. One at a time, process-wide; a
+ * thread that draws from the device's own stream meanwhile gets numbers of this one. */
+class DrawFrom {
+  static inline std::mutex lock;
+  std::unique_lock<std::mutex> held;
+  Generator *from;
+  tern_device *device;
+  int64_t seed, offset;
+
+ public:
+  explicit DrawFrom(const at::Generator &generator) {
+    TORCH_CHECK(generator.device().type() == kTern, "Expected a 'tern' device type for generator but found '", generator.device().type(), "'");
+    from = static_cast<Generator *>(generator.unsafeGetGeneratorImpl());
+    if (from->is_default) return;
+    device = device_at(device_index(from->device().index()));
+    held = std::unique_lock<std::mutex>(lock);
+    tern_device_random_get(device, &seed, &offset);
+    tern_device_random_set(device, (int64_t)from->own_seed, (int64_t)from->own_offset);
+  }
+  ~DrawFrom() {
+    if (from->is_default) return;
+    int64_t after_seed, after_offset;
+    tern_device_random_get(device, &after_seed, &after_offset);
+    from->own_seed = (uint64_t)after_seed, from->own_offset = (uint64_t)after_offset;
+    tern_device_random_set(device, seed, offset);
+  }
+};
+
+/* ---- pinned host memory ---- */
+/* Copies snapshot their source, so pinned memory is plain memory; but what says is_pinned() must be what pin_memory() made. */
+struct PinnedAllocator final : c10::Allocator {
+  static inline std::mutex lock;
+  static inline std::map<const char *, size_t> ranges; /* start -> bytes */
+
+  static void release(void *start) {
+    {
+      std::lock_guard<std::mutex> guard(lock);
+      ranges.erase((const char *)start);
+    }
+    free(start);
+  }
+  c10::DataPtr allocate(size_t bytes) override {
+    void *start = nullptr;
+    if (posix_memalign(&start, 64, bytes ? bytes : 1)) C10_THROW_ERROR(OutOfMemoryError, c10::str("the host has no memory for ", bytes, " pinned bytes"));
+    std::lock_guard<std::mutex> guard(lock);
+    ranges.emplace((const char *)start, bytes ? bytes : 1);
+    return {start, start, &release, c10::kCPU};
+  }
+  static bool contains(const void *address) {
+    std::lock_guard<std::mutex> guard(lock);
+    auto next = ranges.upper_bound((const char *)address);
+    if (next == ranges.begin()) return false;
+    auto range = std::prev(next);
+    return (const char *)address < range->first + range->second;
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void *to, const void *from, size_t bytes) const override { memcpy(to, from, bytes); }
+};
+inline PinnedAllocator pinned_allocator;
+
+/* ---- hooks ---- */
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return device_count() > 0; }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override { return open_devices[device_index(index)].load() != nullptr; }
+  c10::DeviceIndex deviceCount() const override { return (c10::DeviceIndex)device_count(); }
+  void setCurrentDevice(c10::DeviceIndex index) const override { current_device_index = device_index(index); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_device_index; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
+    c10::DeviceIndex old = current_device_index;
+    current_device_index = device_index(index);
+    return old;
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override { return exchangeDevice(index); }
+  at::Device getDeviceFromPtr(void *) const override { return tern_device_of(current_device_index); }
+
+  const at::Generator &getDefaultGenerator(c10::DeviceIndex index) const override {
+    static std::array<at::Generator, kMaxDevices> generators;
+    static std::mutex lock;
+    index = device_index(index);
+    std::lock_guard<std::mutex> guard(lock);
+    at::Generator &generator = generators[(size_t)index];
+    if (!generator.defined()) generator = at::make_generator<Generator>(index, true);
+    return generator;
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override { return at::make_generator<Generator>(device_index(index), false); }
+
+  bool isPinnedPtr(const void *data) const override { return PinnedAllocator::contains(data); }
+  at::Allocator *getPinnedMemoryAllocator() const override { return &pinned_allocator; }
+  void resizePrivateUse1Bytes(const c10::Storage &storage, size_t bytes) const override { storage_resize(storage.unsafeGetStorageImpl(), bytes); }
+};
+
+inline void register_device() {
+  static Guard guard;
+  c10::impl::registerDeviceGuard(kTern, &guard);
+  at::RegisterPrivateUse1HooksInterface(new Hooks);
+  c10::SetAllocator(kTern, &allocator);
+}
+
+}  // namespace tern
+#endif

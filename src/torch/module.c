@@ -1,0 +1,234 @@
+/* module: torch_tern._C, what Python calls directly: modes, statistics, settings, devices. Everything else reaches tern through PyTorch's dispatcher.
+ *
+ * Thin on purpose: a function reads its arguments, calls the core without the GIL where that may wait, and turns a status into a Python exception. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include "../aten/aten.h"
+#include "../diag/diag.h"
+#include "pyframe.h"
+#include "shim.h"
+
+static PyObject *raise(tern_status status) {
+  PyObject *type = PyExc_RuntimeError;
+  switch (tern_error_code(status)) {
+    case TERN_INDEX_OUT_OF_RANGE: type = PyExc_IndexError; break;
+    case TERN_UNSUPPORTED: type = PyExc_NotImplementedError; break;
+    case TERN_OUT_OF_MEMORY: type = PyExc_MemoryError; break;
+    default: break;
+  }
+  PyErr_SetString(type, tern_error_message(status));
+  tern_error_free(status);
+  return NULL;
+}
+
+static PyObject *none_or_raise(tern_status status) {
+  if (status) return raise(status);
+  Py_RETURN_NONE;
+}
+
+/* -1: the current device. NULL with a Python exception. */
+static tern_device *device_arg(PyObject *args) {
+  int ordinal = -1;
+  tern_device *device = NULL;
+  if (!PyArg_ParseTuple(args, "|i", &ordinal)) return NULL;
+  tern_status status = tern_shim_device(ordinal, &device);
+  if (status) raise(status);
+  return device;
+}
+
+/* ---- registration and the end ---- */
+static PyObject *py_register(PyObject *self, PyObject *args) {
+  (void)self;
+  static bool registered;
+  PyObject *folders;
+  if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &folders)) return NULL;
+  if (registered) Py_RETURN_NONE;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++) {
+    const char *folder = PyUnicode_AsUTF8(PyTuple_GET_ITEM(folders, i));
+    if (!folder) return NULL;
+    tern_python_library_root(folder);
+  }
+  tern_python_lines_install();
+  tern_status status = tern_shim_register();
+  registered = !status;
+  return none_or_raise(status);
+}
+
+static PyObject *py_exit(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  if (!tern_is_forked_child()) {
+    tern_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tern_synchronize_all();
+    Py_END_ALLOW_THREADS
+    tern_error_free(status); /* nobody is left to be told */
+  }
+  tern_python_lines_stop();
+  tern_shim_exit();
+  Py_RETURN_NONE;
+}
+
+static PyObject *py_missing_names(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  const char *const *names;
+  int n = tern_shim_missing(&names);
+  PyObject *list = PyList_New(n);
+  for (int i = 0; list && i < n; i++) PyList_SET_ITEM(list, i, PyUnicode_FromString(names[i]));
+  return list;
+}
+
+static PyObject *py_native_names(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list && i < tern_aten_row_count(); i++) {
+    const tern_aten_row *row = tern_aten_row_at(i);
+    const char *forms[] = {row->functional, row->inplace, row->out};
+    for (int f = 0; f < 3; f++) {
+      PyObject *name = forms[f] ? PyUnicode_FromString(forms[f]) : NULL;
+      if (name) PyList_Append(list, name);
+      Py_XDECREF(name);
+    }
+  }
+  return list;
+}
+
+/* ---- devices ---- */
+static PyObject *py_device_count(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  int n = 0;
+  tern_status status;
+  Py_BEGIN_ALLOW_THREADS
+  status = tern_device_count(&n);
+  Py_END_ALLOW_THREADS
+  return status ? raise(status) : PyLong_FromLong(n);
+}
+
+static PyObject *py_device_info(PyObject *self, PyObject *args) {
+  (void)self;
+  tern_device *device = device_arg(args);
+  if (!device) return NULL;
+  const tern_backend_info *info = tern_device_info(device);
+  return Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:L}", "name", info->name, "platform", info->platform, "host_addressable",
+                       info->host_addressable ? Py_True : Py_False, "static_shapes", info->static_shapes ? Py_True : Py_False, "has_f64",
+                       info->has_f64 ? Py_True : Py_False, "has_i64", info->has_i64 ? Py_True : Py_False, "has_complex",
+                       info->has_complex ? Py_True : Py_False, "memory_limit", (long long)info->memory_limit);
+}
+
+static PyObject *py_flush(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  tern_status status;
+  Py_BEGIN_ALLOW_THREADS
+  status = tern_shim_flush();
+  Py_END_ALLOW_THREADS
+  return none_or_raise(status);
+}
+
+static PyObject *py_is_forked_child(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  return PyBool_FromLong(tern_is_forked_child());
+}
+
+/* ---- modes, settings, statistics ---- */
+static const char *const mode_names[] = {"fused", "strict", "debug"};
+
+static PyObject *py_get_mode(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  return PyUnicode_FromString(mode_names[tern_mode_get()]);
+}
+
+static PyObject *py_set_mode(PyObject *self, PyObject *args) {
+  (void)self;
+  const char *name;
+  if (!PyArg_ParseTuple(args, "s", &name)) return NULL;
+  for (int m = 0; m < 3; m++)
+    if (!strcmp(name, mode_names[m])) {
+      Py_BEGIN_ALLOW_THREADS
+      tern_mode_set((tern_mode)m);
+      Py_END_ALLOW_THREADS
+      Py_RETURN_NONE;
+    }
+  return PyErr_Format(PyExc_ValueError, "the mode is fused, strict or debug, not '%s'", name);
+}
+
+static PyObject *py_settings(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  PyObject *rows = PyList_New(0);
+  for (int s = 0; rows && s < TERN_SETTING_COUNT; s++) {
+    PyObject *row = Py_BuildValue("(sss)", tern_setting_variable((tern_setting)s), tern_setting_text((tern_setting)s), tern_setting_help((tern_setting)s));
+    if (row) PyList_Append(rows, row);
+    Py_XDECREF(row);
+  }
+  return rows;
+}
+
+static PyObject *py_set_setting(PyObject *self, PyObject *args) {
+  (void)self;
+  const char *variable, *value;
+  if (!PyArg_ParseTuple(args, "ss", &variable, &value)) return NULL;
+  for (int s = 0; s < TERN_SETTING_COUNT; s++)
+    if (!strcmp(variable, tern_setting_variable((tern_setting)s))) {
+      tern_setting_override((tern_setting)s, value);
+      Py_RETURN_NONE;
+    }
+  return PyErr_Format(PyExc_KeyError, "tern has no setting %s", variable);
+}
+
+static PyObject *py_stats(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  tern_eager_stats s;
+  tern_stats(&s);
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d}", "nodes", (long long)s.nodes, "programs", (long long)s.programs, "compiled",
+                       (long long)s.compiled, "cached", (long long)s.cached, "fallbacks", (long long)s.fallbacks, "gathers", (long long)s.gathers,
+                       "live_buffers", (long long)s.live_buffers, "live_versions", (long long)s.live_versions, "compile_seconds", s.compile_seconds);
+}
+
+static void append_fallback(void *context, const char *name, uint32_t line, int64_t count) {
+  char where[1024];
+  PyObject *row = Py_BuildValue("(ssL)", name, tern_line_describe(line, where, sizeof where), (long long)count);
+  if (row) PyList_Append(context, row);
+  Py_XDECREF(row);
+}
+
+static PyObject *py_fallbacks(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  PyObject *list = PyList_New(0);
+  if (list) tern_stats_fallbacks(append_fallback, list);
+  return list;
+}
+
+static PyObject *py_reset_stats(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  tern_stats_reset();
+  Py_RETURN_NONE;
+}
+
+static PyObject *py_line(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  char where[1024];
+  return PyUnicode_FromString(tern_line_describe(tern_python_line(), where, sizeof where));
+}
+
+/* ---- the module ---- */
+static PyMethodDef methods[] = {
+  {"register", py_register, METH_VARARGS, "register(folders): registers tern with PyTorch; code below the folders is never the user's line"},
+  {"exit", py_exit, METH_NOARGS, "drains the queues; afterwards tern's storages leak on purpose"},
+  {"missing_names", py_missing_names, METH_NOARGS, "names in the operator table without a schema in this PyTorch"},
+  {"native_names", py_native_names, METH_NOARGS, "names in the operator table"},
+  {"device_count", py_device_count, METH_NOARGS, "how many devices there are; raises where TERN_DEVICE names none"},
+  {"device_info", py_device_info, METH_VARARGS, "device_info(ordinal=-1)"},
+  {"flush", py_flush, METH_NOARGS, "hands what is recorded to the devices, without waiting"},
+  {"is_forked_child", py_is_forked_child, METH_NOARGS, "whether this process is a child of one that opened a device"},
+  {"get_mode", py_get_mode, METH_NOARGS, "fused, strict or debug"},
+  {"set_mode", py_set_mode, METH_VARARGS, "set_mode(name)"},
+  {"settings", py_settings, METH_NOARGS, "(variable, value, help) of every setting"},
+  {"set_setting", py_set_setting, METH_VARARGS, "set_setting(variable, value)"},
+  {"stats", py_stats, METH_NOARGS, "counters since the last reset, and what is alive"},
+  {"fallbacks", py_fallbacks, METH_NOARGS, "(operator, line, count) of operators served by PyTorch's CPU kernels"},
+  {"reset_stats", py_reset_stats, METH_NOARGS, "sets the counters to zero"},
+  {"line", py_line, METH_NOARGS, "the line that tern would note for an operator called here"},
+  {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "torch_tern._C", "tern's native part", -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }

@@ -1,0 +1,80 @@
+/* shim: the only C++ of tern, for what PyTorch offers to C++ alone. The parts are the headers beside this file, each with one subject; here they are registered.
+ *
+ *   bridge.h      errors both ways, open devices, tensors over tern's buffers
+ *   device.h      guard, streams, events, generators, pinned memory, hooks
+ *   storage.h     operators that make or re-view storages
+ *   fallback.h    PyTorch's CPU kernels on the device's memory; errors by replay on Meta
+ *   copy.h        contents across the border
+ *   compare.h     debug mode
+ *   trampoline.h  every row of src/aten's table
+ *   policies.h    autocast, attention's choice, recurrent cells
+ *
+ * Built for one minor version of PyTorch: its C++ interface promises nothing across them. */
+#include "policies.h"
+#include "storage.h"
+
+namespace tern {
+
+/* Names that this file serves itself, whatever the table says. */
+static const std::unordered_set<std::string> own_names = {
+    "empty.memory_format", "empty_strided", "as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "resize_",
+    "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor", "set_", "is_set_to", "record_stream",
+    "copy_", "_copy_from", "_copy_from_and_resize", "_local_scalar_dense", "equal",
+    "_fused_sdp_choice", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward"};
+
+static void register_all() {
+  register_device();
+  /* Leaked on purpose: a Library takes its operators back when it is destroyed. */
+  auto *aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  auto *any = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  register_storage(*aten);
+  register_copy(*aten);
+  register_rows(*aten, own_names);
+  register_policies(*aten);
+  std::unordered_set<std::string> native = own_names;
+  native.insert(table.names.begin(), table.names.end());
+  register_fallback(*any, *aten, native);
+}
+
+}  // namespace tern
+
+extern "C" tern_status tern_shim_register(void) {
+  try {
+    tern::register_all();
+    return nullptr;
+  } catch (const std::exception &error) {
+    return tern_error_new(TERN_INTERNAL, "registering with PyTorch failed: %s", error.what());
+  }
+}
+
+extern "C" int tern_shim_missing(const char *const **names) {
+  *names = tern::table.missing.data();
+  return (int)tern::table.missing.size();
+}
+
+extern "C" tern_status tern_shim_device(int ordinal, tern_device **out) {
+  std::exception_ptr kept;
+  tern_status status = tern::guarded(kept, [&]() -> tern_status {
+    *out = tern::device_at(tern::device_index((c10::DeviceIndex)ordinal));
+    return nullptr;
+  });
+  if (!kept) return status;
+  tern_error_free(status);
+  try {
+    std::rethrow_exception(kept);
+  } catch (const c10::Error &error) {
+    return tern_error_new(TERN_INVALID_ARGUMENT, "%s", error.what_without_backtrace());
+  } catch (const std::exception &error) {
+    return tern_error_new(TERN_INTERNAL, "%s", error.what());
+  }
+}
+
+extern "C" tern_status tern_shim_flush(void) {
+  for (auto &slot : tern::open_devices)
+    if (tern_device *device = slot.load(std::memory_order_acquire)) TERN_TRY(tern_device_flush(device));
+  return nullptr;
+}
+
+extern "C" int tern_shim_current_device(void) { return tern::current_device_index; }
+
+extern "C" void tern_shim_exit(void) { tern::exiting.store(true); }

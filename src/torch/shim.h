@@ -1,0 +1,26 @@
+/* shim: what the C++ side offers to the C side of the Python module (module.c). None of these throws. */
+#ifndef TERN_TORCH_SHIM_H
+#define TERN_TORCH_SHIM_H
+#include "../eager/eager.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Registers guard, hooks, allocator and every operator with PyTorch; once. */
+tern_status tern_shim_register(void);
+/* The names in tern's operator table that this PyTorch has no schema for. Empty unless the table is wrong. */
+int tern_shim_missing(const char *const **names);
+/* The device, opened if need be, with a seed set earlier applied. ordinal -1: the current one. */
+tern_status tern_shim_device(int ordinal, tern_device **out);
+/* Flushes every device that is open; opens none. */
+tern_status tern_shim_flush(void);
+/* The current device's number, of this thread. */
+int tern_shim_current_device(void);
+/* From now on storages leak instead of being released: the interpreter is going away. */
+void tern_shim_exit(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
