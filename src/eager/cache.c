@@ -26,6 +26,7 @@ void tern_cached_program_free(tern_device *device, tern_cached_program *p) {
   free(p->key);
   free(p->parameter_locals);
   free(p->result_locals);
+  free(p->replaced);
   free(p);
 }
 

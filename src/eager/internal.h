@@ -94,6 +94,7 @@ typedef struct tern_cached_program {
   tern_executable *executable;
   uint32_t n_parameters, n_results;
   uint32_t *parameter_locals, *result_locals;
+  bool *replaced;          /* per parameter: a result replaces its contents, so its memory may be given up */
   int64_t last_use;
 } tern_cached_program;
 

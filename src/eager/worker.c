@@ -130,7 +130,7 @@ static void launch_arrays_free(launch_arrays *a) {
 }
 
 /* Executes a program on the job's versions. On success the results are in the job's output versions. */
-static tern_status launch(tern_device *device, tern_job *job, const tern_cached_program *program, bool may_donate, uint32_t *failed_tag) {
+static tern_status launch(tern_device *device, tern_job *job, const tern_cached_program *program, uint32_t *failed_tag) {
   launch_arrays a = {.inputs = calloc(program->n_parameters + 1, sizeof *a.inputs),
                      .outputs = calloc(program->n_results + 1, sizeof *a.outputs),
                      .donated = calloc(program->n_parameters + 1, sizeof *a.donated)};
@@ -143,7 +143,7 @@ static tern_status launch(tern_device *device, tern_job *job, const tern_cached_
       break;
     }
     a.inputs[i] = v->memory;
-    a.donated[i] = may_donate && job->outputs[local] && atomic_load(&v->references) == 1;
+    a.donated[i] = program->replaced[i] && atomic_load(&v->references) == 1;
   }
   tern_launch l = {.inputs = a.inputs, .donated = a.donated, .scalars = job->recording->scalars, .outputs = a.outputs};
   if (!status) {
@@ -181,7 +181,10 @@ static tern_status compile(tern_device *device, const tern_job *job, uint32_t n_
     program->n_results = lowered.n_results;
     program->parameter_locals = malloc((lowered.n_parameters + 1) * sizeof(uint32_t));
     program->result_locals = malloc((lowered.n_results + 1) * sizeof(uint32_t));
-    if (program->parameter_locals && program->result_locals) {
+    program->replaced = calloc(lowered.n_parameters + 1, sizeof(bool));
+    if (program->parameter_locals && program->result_locals && program->replaced) {
+      for (int32_t i = 0; i < lowered.program->n_results; i++)
+        if (lowered.program->results[i].reuses >= 0) program->replaced[lowered.program->results[i].reuses] = true;
       memcpy(program->parameter_locals, lowered.parameter_locals, lowered.n_parameters * sizeof(uint32_t));
       memcpy(program->result_locals, lowered.result_locals, lowered.n_results * sizeof(uint32_t));
     } else {
@@ -212,7 +215,7 @@ static void run_prefix(tern_device *device, tern_job *job, uint32_t node) {
   tern_cached_program *program;
   uint32_t failed_node, failed_tag;
   tern_status status = compile(device, job, node, &program, &failed_node);
-  if (!status) status = launch(device, job, program, true, &failed_tag);
+  if (!status) status = launch(device, job, program, &failed_tag);
   tern_cached_program_free(device, program);
   tern_error_free(status); /* the first failure is the one to report */
 }
@@ -237,12 +240,12 @@ static void run_job(tern_device *device, tern_job *job) {
       if (!status && (status = tern_cache_add(device, r->words, r->n_words, hash, program))) tern_cached_program_free(device, program);
     }
     if (!status) {
-      status = launch(device, job, program, true, &failed_tag);
+      status = launch(device, job, program, &failed_tag);
       if (status && tern_error_code(status) == TERN_OUT_OF_MEMORY) {
         /* What earlier programs left for reuse may be what is missing. */
         tern_error_free(status);
         device->backend->empty_cache(device->hardware);
-        status = launch(device, job, program, true, &failed_tag);
+        status = launch(device, job, program, &failed_tag);
       }
       atomic_fetch_add(&tern_count.programs, 1);
     }

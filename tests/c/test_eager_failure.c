@@ -43,7 +43,7 @@ static void an_index_out_of_range(void **state) {
   drop(table), drop(good), drop(bad), drop(before), drop(counter), drop(lost), drop(after), drop(fine);
 }
 
-static void the_failure_is_raised_at_the_next_wait_whatever_is_read(void **state) {
+static void the_failure_is_raised_at_the_next_wait(void **state) {
   (void)state;
   float sink[8];
   tensor table = vector(3, (float[]){1, 2, 3}), bad = indices(1, (int64_t[]){7});
@@ -52,7 +52,7 @@ static void the_failure_is_raised_at_the_next_wait_whatever_is_read(void **state
   must(tern_device_flush(the_device()));
   add_to(parameter, other); /* the optimizer's step of a failed forward, in a program of its own */
   must(tern_device_flush(the_device()));
-  expect_failure(tern_buffer_read(other.buffer, 0, 8, sink));
+  expect_failure(tern_buffer_read(parameter.buffer, 0, 8, sink));
   EXPECT(parameter, 1, 1);
   add_to(parameter, other);
   EXPECT(parameter, 5, 6);
@@ -122,7 +122,7 @@ int main(void) {
   tern_setting_override(TERN_SETTING_MEMORY_LIMIT, "64M");
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_index_out_of_range),
-      cmocka_unit_test(the_failure_is_raised_at_the_next_wait_whatever_is_read),
+      cmocka_unit_test(the_failure_is_raised_at_the_next_wait),
       cmocka_unit_test(a_dead_check_still_fails),
       cmocka_unit_test(strict_mode_raises_at_once),
       cmocka_unit_test(what_cannot_fit_is_refused),
