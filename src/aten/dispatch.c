@@ -149,33 +149,6 @@ static tern_verdict write_to_targets(const tern_call *call, tern_draft *draft, t
 
 /* ---- the call ---- */
 
-/* Finds a device of tern's and another device than that among an argument's tensors. CPU tensors of rank 0 count as numbers, except as a target. */
-static void find_devices(const tern_argument *argument, bool is_target, int *tern, int *other) {
-  const tern_tensor *tensors = argument->tag == TERN_ARG_TENSOR ? &argument->u.tensor : argument->tag == TERN_ARG_TENSORS ? argument->u.tensors : NULL;
-  int n = argument->tag == TERN_ARG_TENSOR ? 1 : argument->n;
-  for (int i = 0; tensors && i < n; i++) {
-    const tern_tensor *tensor = &tensors[i];
-    bool is_number = tensor->device == TERN_ON_CPU && tensor->rank == 0 && !is_target;
-    if (!tensor->sizes || is_number) continue;
-    if (tensor->device >= 0 && *tern < 0) *tern = tensor->device;
-    else if (tensor->device != *tern) *other = tensor->device;
-  }
-}
-
-/* Tensors of several devices are refused in PyTorch's words here: a replay on Meta could not tell them apart. NULL where that is not what was wrong. */
-static tern_status explain_devices(const tern_call *call) {
-  enum { NONE = -3 };
-  int tern = NONE, other = TERN_ON_OTHER;
-  for (int i = 0; i < call->n_arguments; i++) {
-    bool is_target = (call->form == TERN_INPLACE && i == 0) || (call->form == TERN_OUT && i == call->n_arguments - 1);
-    find_devices(&call->arguments[i], is_target, &tern, &other);
-  }
-  if (tern < 0 || other == TERN_ON_OTHER) return NULL;
-  char name[32] = "cpu";
-  if (other >= 0) snprintf(name, sizeof name, "tern:%d", other);
-  return tern_error_new(TERN_INVALID_ARGUMENT, "Expected all tensors to be on the same device, but found at least two devices, tern:%d and %s!", tern, name);
-}
-
 tern_verdict tern_aten_call(const tern_call *call, tern_status *status) {
   const tern_aten_row *row = call->row;
   tern_verdict verdict;
@@ -191,10 +164,6 @@ tern_verdict tern_aten_call(const tern_call *call, tern_status *status) {
       else if (TERN_LIKELY(draft.device >= 0)) *status = record_new(call, &draft, row, NULL);
       else verdict = TERN_REJECT;
     }
-  }
-  if (TERN_UNLIKELY(verdict == TERN_REJECT)) {
-    *status = explain_devices(call);
-    if (*status) verdict = TERN_RECORD;
   }
   return verdict;
 }
