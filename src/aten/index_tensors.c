@@ -10,7 +10,6 @@ typedef struct plan {
   int dims[TERN_MAX_TENSOR_RANK];          /* the dimension each indexes */
   int index_rank;                          /* of their broadcast */
   int64_t index_sizes[TERN_MAX_TENSOR_RANK];
-  int first;                               /* where the broadcast shape stands in the result */
   bool adjacent;
   int rank;                                /* of the result */
   int64_t sizes[TERN_MAX_TENSOR_RANK];
@@ -25,18 +24,19 @@ static void draft_plan(tern_draft *draft, const plan *l) {
   for (int i = 0; i < l->k; i++) tern_draft_attr(draft, l->dims[i]);
 }
 
+static void append(plan *l, int n, const int64_t *sizes) {
+  for (int i = 0; i < n; i++) l->sizes[l->rank++] = sizes[i];
+}
+
+/* The result's sizes; false where it has too many dimensions. */
 static bool finish_plan(const tern_tensor *x, plan *l) {
   l->adjacent = l->dims[l->k - 1] - l->dims[0] == l->k - 1;
-  l->first = l->adjacent ? l->dims[0] : 0;
-  l->rank = x->rank - l->k + l->index_rank;
-  if (l->rank > TERN_MAX_TENSOR_RANK) return false;
-  int next = 0;
-  for (int d = 0, i = 0; d < x->rank || next < l->first + l->index_rank;) {
-    if (next == l->first)
-      for (int j = 0; j < l->index_rank; j++) l->sizes[next++] = l->index_sizes[j];
-    while (i < l->k && l->dims[i] == d) i++, d++;
-    if (d < x->rank) l->sizes[next++] = x->sizes[d++];
-    else break;
+  l->rank = 0;
+  if (x->rank - l->k + l->index_rank > TERN_MAX_TENSOR_RANK) return false;
+  if (!l->adjacent) append(l, l->index_rank, l->index_sizes);
+  for (int d = 0, i = 0; d < x->rank; d++) {
+    if (i == l->k || l->dims[i] != d) append(l, 1, &x->sizes[d]);
+    else if (i++ == 0 && l->adjacent) append(l, l->index_rank, l->index_sizes);
   }
   return true;
 }
