@@ -20,9 +20,13 @@ struct tern_executable {
 
 /* ---- compile ---- */
 
+/* XLA's liberties that ops.def does not grant, switched off where the target takes options: keeping a fused chain of f16 or bf16 in f32, and a maximum or
+ * minimum that forgets NaN. */
+static const char *const switched_off[] = {"xla_allow_excess_precision", "xla_cpu_enable_fast_min_max"};
+
 /* A CompileOptionsProto, by hand: executable_build_options (3) { num_replicas (4) = 1, num_partitions (5) = 1, and for a device other than the first
  * device_assignment (9) }, then env_option_overrides (7). Empty options end XLA's process. Returns the size. */
-static size_t compile_options(const tern_backend_device *device, bool overrides, char out[160]) {
+static size_t compile_options(const tern_backend_device *device, bool overrides, char out[256]) {
   unsigned char build[64];
   size_t n = 0, size = 0;
   build[n++] = 0x20, build[n++] = 1; /* num_replicas */
@@ -43,31 +47,43 @@ static size_t compile_options(const tern_backend_device *device, bool overrides,
   }
   out[size++] = 0x1A, out[size++] = (char)n;
   memcpy(out + size, build, n), size += n;
-  if (overrides) {
-    /* f16 and bf16 round after every operation; XLA may otherwise keep a fused chain in f32. A map entry: key (1), value (2) { bool_field (2) = false }. */
-    static const char key[] = "xla_allow_excess_precision";
-    size_t key_size = sizeof key - 1;
+  for (size_t k = 0; overrides && k < TERN_COUNT(switched_off); k++) {
+    /* A map entry: key (1), value (2) { bool_field (2) = false }. */
+    size_t key_size = strlen(switched_off[k]);
     out[size++] = 0x3A, out[size++] = (char)(2 + key_size + 4);
     out[size++] = 0x0A, out[size++] = (char)key_size;
-    memcpy(out + size, key, key_size), size += key_size;
+    memcpy(out + size, switched_off[k], key_size), size += key_size;
     out[size++] = 0x12, out[size++] = 2, out[size++] = 0x10, out[size++] = 0;
   }
   return size;
 }
 
-static tern_status compile_text(tern_backend_device *device, char *text, pjrt_loaded_executable **out) {
+static tern_status compile_text(tern_backend_device *device, char *text, bool overrides, pjrt_loaded_executable **out) {
   const pjrt_api *api = device->client->api;
   pjrt_program program = {.struct_size = sizeof program, .code = text, .code_size = strlen(text), .format = "mlir", .format_size = 4};
-  char options[160];
+  char options[256];
+  size_t size = compile_options(device, overrides, options);
+  TERN_PJRT_ARGS(Client_Compile, compile, .client = device->client->handle, .program = &program, .compile_options = options, .compile_options_size = size);
+  TERN_TRY(tern_pjrt_status(api, api->Client_Compile(&compile), "PJRT_Client_Compile"));
+  *out = compile.executable;
+  return *out ? NULL : tern_error_new(TERN_PLUGIN_FAILED, "PJRT_Client_Compile gave no executable");
+}
+
+/* Where the plug-in refuses the options, the text itself guards against one of the two liberties; the other is only a matter of rounding. */
+static tern_status write_and_compile(tern_executable *e, const tern_program *legal) {
+  bool print = tern_setting_has(TERN_SETTING_PRINT, "stablehlo");
   tern_status status = NULL;
-  for (int overrides = device->client->target->option_overrides; overrides >= 0; overrides--) {
-    size_t size = compile_options(device, overrides, options);
-    TERN_PJRT_ARGS(Client_Compile, compile, .client = device->client->handle, .program = &program, .compile_options = options, .compile_options_size = size);
+  for (int overrides = e->device->client->target->option_overrides; overrides >= 0; overrides--) {
+    char *text = NULL;
     tern_error_free(status);
-    status = tern_pjrt_status(api, api->Client_Compile(&compile), "PJRT_Client_Compile");
-    *out = compile.executable;
-    if (!status && !*out) status = tern_error_new(TERN_PLUGIN_FAILED, "PJRT_Client_Compile gave no executable");
-    if (!status) break;
+    tern_pjrt_signature_free(&e->signature);
+    bool guard_nan = e->device->client->target->option_overrides && !overrides;
+    status = tern_pjrt_text(legal, print, guard_nan, &text, &e->signature);
+    if (!status && print) tern_print("%s", text);
+    bool compiling = !status && e->signature.n_outputs;
+    if (compiling) status = compile_text(e->device, text, overrides, &e->loaded);
+    free(text);
+    if (!status || !compiling) break;
   }
   return status;
 }
@@ -115,8 +131,6 @@ static tern_status keep_types(tern_executable *e, const tern_program *p) {
 tern_status tern_pjrt_compile(tern_backend_device *device, const tern_program *program, tern_executable **out) {
   tern_program *legal = NULL;
   TERN_TRY(tern_pjrt_legalise(program, device->client->target, device->client->platform_name, &legal));
-  bool print = tern_setting_has(TERN_SETTING_PRINT, "stablehlo");
-  char *text = NULL;
   tern_executable *e = calloc(1, sizeof *e);
   tern_status status = NULL;
   if (!e) status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for an executable");
@@ -126,11 +140,8 @@ tern_status tern_pjrt_compile(tern_backend_device *device, const tern_program *p
     e->device = device;
     status = keep_types(e, program);
   }
-  if (!status) status = tern_pjrt_text(legal, print, &text, &e->signature);
-  if (!status && print) tern_print("%s", text);
-  if (!status && e->signature.n_outputs) status = compile_text(device, text, &e->loaded);
+  if (!status) status = write_and_compile(e, legal);
   if (!status && e->loaded) status = check_outputs(e);
-  free(text);
   tern_program_free(legal);
   if (status) {
     tern_pjrt_executable_release(e);
@@ -331,7 +342,8 @@ tern_status tern_pjrt_execute(tern_executable *e, tern_launch *launch) {
         mark_lost_inputs(e, &s, launch);
         status = tern_error_prefix(status, "a launch on %s:%d failed", e->device->name, e->device->ordinal);
       } else if ((status = read_checks(e, &s, launch))) {
-        restore_inputs(e, &s, launch);
+        if (tern_error_code(status) == TERN_INDEX_OUT_OF_RANGE) restore_inputs(e, &s, launch);
+        else mark_lost_inputs(e, &s, launch);
       }
     }
   }

@@ -125,8 +125,9 @@ typedef struct tern_pjrt_signature {
   uint32_t *check_tags;
 } tern_pjrt_signature;
 
-/* The program, legalised, as MLIR text (free() it), and its signature (tern_pjrt_signature_free). `lines`: the user's lines as comments. */
-tern_status tern_pjrt_text(const tern_program *program, bool lines, char **text, tern_pjrt_signature *signature);
+/* The program, legalised, as MLIR text (free() it), and its signature (tern_pjrt_signature_free). `lines`: the user's lines as comments.
+ * `guard_nan`: this compiler's maximum and minimum may forget NaN, so the text must see to it. */
+tern_status tern_pjrt_text(const tern_program *program, bool lines, bool guard_nan, char **text, tern_pjrt_signature *signature);
 void tern_pjrt_signature_free(tern_pjrt_signature *signature);
 
 /* ---- executable.c ---- */

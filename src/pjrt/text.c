@@ -232,9 +232,9 @@ static void write_return(tern_text *t) {
   free(outputs);
 }
 
-tern_status tern_pjrt_text(const tern_program *program, bool lines, char **text, tern_pjrt_signature *signature) {
+tern_status tern_pjrt_text(const tern_program *program, bool lines, bool guard_nan, char **text, tern_pjrt_signature *signature) {
   *text = NULL;
-  tern_text t = {.program = program, .signature = signature};
+  tern_text t = {.program = program, .signature = signature, .guard_nan = guard_nan};
   tern_text_buffer whole = {0};
   tern_status status = make_signature(program, signature);
   if (!status) {

@@ -30,6 +30,7 @@ typedef struct tern_text {
   tern_text_value all_passed; /* i1[]: every check so far */
   bool checked;
   tern_text_value words, doubles; /* the packed scalars */
+  bool guard_nan;            /* see tern_pjrt_text */
 } tern_text;
 
 typedef void (*tern_text_writer)(tern_text *t, const tern_op *op);

@@ -9,6 +9,14 @@ static tern_text_value divide(tern_text *t, const char *name, tern_text_value x,
   return tern_text_select(t, bad, zero, tern_text_binary(t, name, x, tern_text_select(t, bad, one, y)));
 }
 
+/* NaN where one of the two is: StableHLO's meaning, which not every compiler keeps. */
+static tern_text_value extreme(tern_text *t, const char *name, tern_text_value x, tern_text_value y) {
+  tern_text_value result = tern_text_binary(t, name, x, y);
+  if (!t->guard_nan || !tern_dtype_is_float(x.dtype)) return result;
+  result = tern_text_select(t, tern_text_compare(t, TERN_NE, y, y), y, result);
+  return tern_text_select(t, tern_text_compare(t, TERN_NE, x, x), x, result);
+}
+
 static tern_text_value convert(tern_text *t, tern_text_value x, tern_dtype dtype) {
   if (dtype == TERN_BOOL && x.dtype != TERN_BOOL) return tern_text_compare(t, TERN_NE, x, tern_text_constant_int(t, x, 0));
   if (tern_dtype_is_complex(x.dtype) && !tern_dtype_is_complex(dtype)) {
@@ -54,6 +62,7 @@ void tern_text_write_elementwise(tern_text *t, const tern_op *op) {
     case TERN_OP_ADD: result = tern_text_binary(t, is_bool ? "or" : name, x, y); break;
     case TERN_OP_MULTIPLY: result = tern_text_binary(t, is_bool ? "and" : name, x, y); break;
     case TERN_OP_DIVIDE: case TERN_OP_REMAINDER: result = divide(t, name, x, y); break;
+    case TERN_OP_MAXIMUM: case TERN_OP_MINIMUM: result = extreme(t, name, x, y); break;
     case TERN_OP_SHIFT_RIGHT: result = tern_text_binary(t, tern_dtype_is_signed(x.dtype) ? "shift_right_arithmetic" : "shift_right_logical", x, y); break;
     case TERN_OP_COMPARE: result = tern_text_compare(t, op->attrs->compare.how, x, y); break;
     default: result = tern_text_op(t, name, shape, op->n_operands, operands); break;

@@ -60,7 +60,14 @@ static void region_return(tern_text *t, int n, const char *const *names, const t
 void tern_text_region_binary(tern_text *t, const char *name, tern_dtype dtype) {
   region_begin(t, 2, (const char *const[]){"a", "b"}, (tern_dtype[]){dtype, dtype});
   if (name) region_binary(t, "c", name, "a", "b", dtype);
-  region_return(t, 1, (const char *const[]){name ? "c" : "b"}, &dtype);
+  bool guarded = name && t->guard_nan && tern_dtype_is_float(dtype) && (!strcmp(name, "maximum") || !strcmp(name, "minimum"));
+  if (guarded) {
+    region_compare(t, "anan", "NE", "a", "a", dtype);
+    region_compare(t, "bnan", "NE", "b", "b", dtype);
+    region_select(t, "d", "bnan", "b", "c", dtype);
+    region_select(t, "e", "anan", "a", "d", dtype);
+  }
+  region_return(t, 1, (const char *const[]){guarded ? "e" : name ? "c" : "b"}, &dtype);
 }
 
 const char *tern_text_reduction_name(tern_reduction how) {
