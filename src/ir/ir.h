@@ -90,6 +90,11 @@ tern_value tern_program_append(tern_program *program, tern_op_kind kind, int n_o
                                int n_results, const tern_value_info *results);
 
 int64_t tern_dims_count(int rank, const int64_t *dims); /* elements; 1 for rank 0 */
+static inline bool tern_dims_equal(int rank, const int64_t *a, int other_rank, const int64_t *b) {
+  return rank == other_rank && (rank == 0 || memcmp(a, b, (size_t)rank * sizeof *a) == 0);
+}
+/* What f16 and bf16 are computed and accumulated in: f32; every other dtype is itself. */
+static inline tern_dtype tern_dtype_wide(tern_dtype dtype) { return dtype == TERN_F16 || dtype == TERN_BF16 ? TERN_F32 : dtype; }
 static inline int64_t tern_value_count(const tern_program *p, tern_value v) { return tern_dims_count(p->values[v].rank, p->values[v].dims); }
 static inline bool tern_op_is_elementwise(tern_op_kind kind) {
   tern_op_class c = tern_op_rows[kind].class;

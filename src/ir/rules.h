@@ -73,11 +73,6 @@ tern_status tern_rule_check_proposed(const tern_rule_call *call);
 tern_status tern_rule_check_dim(const tern_rule_call *call, int64_t dim, int rank);
 tern_status tern_rule_check_same_dtype(const tern_rule_call *call, int first, int second);
 tern_status tern_rule_check_scalar(const tern_rule_call *call, int operand); /* rank 0 */
-static inline bool tern_dims_equal(int rank, const int64_t *a, int other_rank, const int64_t *b) {
-  return rank == other_rank && (rank == 0 || memcmp(a, b, (size_t)rank * sizeof *a) == 0);
-}
-/* What f16 and bf16 are computed and accumulated in: f32; every other dtype is itself. */
-static inline tern_dtype tern_dtype_wide(tern_dtype dtype) { return dtype == TERN_F16 || dtype == TERN_BF16 ? TERN_F32 : dtype; }
 
 /* "f32[8,4]"; "nothing" for TERN_NO_VALUE. Returns `out`. */
 #define TERN_DESCRIBE_ROOM 256

@@ -1,0 +1,158 @@
+/* Pooling and its gradients, one spatial dimension after the other: a window of sizes 3 x 3 costs 3 + 3 steps, and compilers fuse them. */
+#include "composites.h"
+
+/* x with dimension `dim` padded so that windows of `size` by `dilation` at 0, stride, ... exist for `out` results (padding may be negative: a crop). */
+static tern_value pad_for_windows(tern_program *p, tern_value x, double filling, const tern_window *window, int i, int64_t out) {
+  int64_t low[TERN_MAX_RANK] = {0}, high[TERN_MAX_RANK] = {0}, interior[TERN_MAX_RANK] = {0};
+  int64_t needed = (out - 1) * window->stride[i] + (window->size[i] - 1) * window->dilation[i] + 1;
+  low[i + 2] = window->pad_low[i];
+  high[i + 2] = needed - tern_value_dims(p, x)[i + 2] - low[i + 2];
+  if (low[i + 2] == 0 && high[i + 2] == 0) return x;
+  return tern_pad(p, x, tern_part_number(p, x, filling), low, high, interior);
+}
+
+/* Element k of every window along spatial dimension i of an array that pad_for_windows made. */
+static tern_value window_element(tern_program *p, tern_value x, const tern_window *window, int i, int64_t k, int64_t out) {
+  int64_t start[TERN_MAX_RANK] = {0}, limit[TERN_MAX_RANK], stride[TERN_MAX_RANK];
+  for (int d = 0; d < tern_value_rank(p, x); d++) limit[d] = tern_value_dims(p, x)[d], stride[d] = 1;
+  start[i + 2] = k * window->dilation[i];
+  limit[i + 2] = start[i + 2] + (out - 1) * window->stride[i] + 1;
+  stride[i + 2] = window->stride[i];
+  return tern_slice(p, x, start, limit, stride);
+}
+
+/* The larger of two, with its index. An index below 0 is padding: it never wins, and loses to everything. NaN wins, and of several the last, as in PyTorch. */
+static void keep_larger(tern_program *p, tern_value *best, tern_value *index, tern_value value, tern_value value_index) {
+  tern_value zero = tern_constant_int(p, TERN_I64, 0, NULL, 0);
+  tern_value wins = tern_or(p, tern_compare(p, TERN_LT, *index, zero), tern_compare(p, TERN_GT, value, *best));
+  if (tern_dtype_is_float(tern_value_dtype(p, value))) wins = tern_or(p, wins, tern_compare(p, TERN_NE, value, value));
+  wins = tern_and(p, wins, tern_compare(p, TERN_GE, value_index, zero));
+  *best = tern_select(p, wins, value, *best);
+  *index = tern_select(p, wins, value_index, *index);
+}
+
+void tern_decompose_max_pool(const tern_decomposition *d) {
+  tern_program *p = d->p;
+  if (p->error) return;
+  const tern_window *window = &d->op->attrs->window;
+  const tern_value_info *y = &d->results[0];
+  if (tern_dims_count(y->rank, y->dims) == 0) {
+    for (int i = 0; i < 2; i++) d->out[i] = tern_part_zeros(d, i);
+    return;
+  }
+  tern_value best = d->operands[0];
+  int rank = tern_value_rank(p, best);
+  const int64_t *dims = tern_value_dims(p, best);
+  int64_t plane = tern_dims_count(rank - 2, dims + 2), one_plane[TERN_MAX_RANK] = {1, 1};
+  memcpy(one_plane + 2, dims + 2, (size_t)(rank - 2) * sizeof *dims);
+  tern_value index = tern_broadcast_to(p, tern_reshape(p, tern_iota(p, TERN_I64, 1, &plane, 0), rank, one_plane), rank, dims);
+  for (int i = window->spatial - 1; i >= 0; i--) { /* the fastest first: then the first of equals is the first in memory */
+    int64_t out = y->dims[i + 2];
+    tern_value from = pad_for_windows(p, best, 0, window, i, out), from_index = pad_for_windows(p, index, -1, window, i, out);
+    best = window_element(p, from, window, i, 0, out);
+    index = window_element(p, from_index, window, i, 0, out);
+    for (int64_t k = 1; k < window->size[i]; k++) keep_larger(p, &best, &index, window_element(p, from, window, i, k, out), window_element(p, from_index, window, i, k, out));
+  }
+  d->out[0] = best;
+  d->out[1] = index;
+}
+
+void tern_decompose_max_pool_grad(const tern_decomposition *d) {
+  tern_program *p = d->p;
+  const tern_value_info *gx = &d->results[0];
+  tern_value gy = tern_part_wide(d, 0);
+  if (p->error) return;
+  const int64_t *dims = tern_value_dims(p, gy);
+  int rank = gx->rank;
+  int64_t flat[3] = {dims[0], dims[1], tern_dims_count(rank - 2, dims + 2)}, plane[3] = {dims[0], dims[1], tern_dims_count(rank - 2, gx->dims + 2)};
+  tern_value zeros = tern_constant_int(p, tern_value_dtype(p, gy), 3, plane, 0);
+  tern_part_result(d, 0, tern_scatter(p, zeros, tern_reshape(p, d->operands[1], 3, flat), tern_reshape(p, gy, 3, flat), 2, TERN_COMBINE_ADD));
+}
+
+/* ---- average pooling ---- */
+/* How many elements the window of result `o` along spatial dimension i is divided by. */
+static int64_t window_count(const tern_window *window, int i, int64_t in, int64_t o) {
+  int64_t start = o * window->stride[i] - window->pad_low[i], end = start + window->size[i], most = window->count_padding ? in + window->pad_high[i] : in;
+  if (end > most) end = most;
+  if (start < 0 && !window->count_padding) start = 0;
+  return end - start;
+}
+
+/* The same for every o at once, in the order of dimension i of an array of rank `rank`. */
+static tern_value window_counts(tern_program *p, tern_dtype dtype, const tern_window *window, int i, int64_t in, int64_t out, int rank) {
+  tern_value start = tern_iota(p, TERN_I64, 1, &out, 0);
+  start = tern_multiply(p, start, tern_constant_int(p, TERN_I64, 0, NULL, window->stride[i]));
+  start = tern_subtract(p, start, tern_constant_int(p, TERN_I64, 0, NULL, window->pad_low[i]));
+  tern_value end = tern_add(p, start, tern_constant_int(p, TERN_I64, 0, NULL, window->size[i]));
+  end = tern_minimum(p, end, tern_constant_int(p, TERN_I64, 0, NULL, window->count_padding ? in + window->pad_high[i] : in));
+  if (!window->count_padding) start = tern_maximum(p, start, tern_constant_int(p, TERN_I64, 0, NULL, 0));
+  int64_t dims[TERN_MAX_RANK];
+  for (int k = 0; k < rank; k++) dims[k] = k == i + 2 ? out : 1;
+  return tern_reshape(p, tern_convert(p, tern_subtract(p, end, start), dtype), rank, dims);
+}
+
+/* y divided by what its windows hold. `in`: the dims of the pooled array. */
+static tern_value divide_by_counts(tern_program *p, tern_value y, const tern_window *window, const int64_t *in) {
+  if (window->divisor) return tern_divide(p, y, tern_part_number(p, y, (double)window->divisor));
+  int rank = tern_value_rank(p, y);
+  int64_t uniform = 1; /* of the dimensions whose windows all hold as much */
+  tern_value counts = TERN_NO_VALUE;
+  for (int i = 0; i < window->spatial; i++) {
+    int64_t out = tern_value_dims(p, y)[i + 2], first = window_count(window, i, in[i + 2], 0);
+    bool same = true;
+    for (int64_t o = 1; o < out && same; o++) same = window_count(window, i, in[i + 2], o) == first;
+    if (same) {
+      uniform *= first;
+      continue;
+    }
+    tern_value own = window_counts(p, tern_value_dtype(p, y), window, i, in[i + 2], out, rank);
+    counts = counts == TERN_NO_VALUE ? own : tern_multiply(p, counts, own);
+  }
+  tern_value number = tern_part_number(p, y, (double)uniform);
+  return tern_divide(p, y, counts == TERN_NO_VALUE ? number : tern_multiply(p, counts, number));
+}
+
+void tern_decompose_avg_pool(const tern_decomposition *d) {
+  tern_program *p = d->p;
+  if (p->error) return;
+  const tern_window *window = &d->op->attrs->window;
+  const tern_value_info *y = &d->results[0];
+  if (tern_dims_count(y->rank, y->dims) == 0) {
+    d->out[0] = tern_part_zeros(d, 0);
+    return;
+  }
+  tern_value sum = tern_part_wide(d, 0);
+  for (int i = window->spatial - 1; i >= 0; i--) {
+    int64_t out = y->dims[i + 2];
+    tern_value from = pad_for_windows(p, sum, 0, window, i, out);
+    sum = window_element(p, from, window, i, 0, out);
+    for (int64_t k = 1; k < window->size[i]; k++) sum = tern_add(p, sum, window_element(p, from, window, i, k, out));
+  }
+  tern_part_result(d, 0, divide_by_counts(p, sum, window, tern_value_dims(p, d->operands[0])));
+}
+
+/* Each result's share goes back to every element of its window: along one dimension, gy spread by the stride and added at size places. */
+void tern_decompose_avg_pool_grad(const tern_decomposition *d) {
+  tern_program *p = d->p;
+  if (p->error) return;
+  const tern_window *window = &d->op->attrs->window;
+  const tern_value_info *gx = &d->results[0];
+  if (tern_value_count(p, d->operands[0]) == 0 || tern_dims_count(gx->rank, gx->dims) == 0) {
+    d->out[0] = tern_part_zeros(d, 0);
+    return;
+  }
+  tern_value share = divide_by_counts(p, tern_part_wide(d, 0), window, gx->dims), zero = tern_part_number(p, share, 0);
+  for (int i = 0; i < window->spatial; i++) {
+    int64_t low[TERN_MAX_RANK] = {0}, high[TERN_MAX_RANK] = {0}, interior[TERN_MAX_RANK] = {0}, out = tern_value_dims(p, share)[i + 2];
+    tern_value sum = TERN_NO_VALUE;
+    interior[i + 2] = window->stride[i] - 1;
+    for (int64_t k = 0; k < window->size[i]; k++) {
+      low[i + 2] = k - window->pad_low[i];
+      high[i + 2] = gx->dims[i + 2] - low[i + 2] - ((out - 1) * window->stride[i] + 1);
+      tern_value placed = tern_pad(p, share, zero, low, high, interior);
+      sum = sum == TERN_NO_VALUE ? placed : tern_add(p, sum, placed);
+    }
+    share = sum;
+  }
+  tern_part_result(d, 0, share);
+}
