@@ -76,7 +76,7 @@ static void fill(tern_dtype dtype, int64_t n, void *out, bool awkward) {
   static const double floats[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 0.5, -0.5, 2.5, -2.5, 1e-3, 300, -300, 70000, 3e9, -3e9};
   static const int64_t integers[] = {0, 1, -1, 2, 127, 128, 255, -128, 32767, -32768, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 31, 32, 63, 64, 7};
   for (int64_t i = 0; i < n; i++) {
-    number x = {0, 0, 0};
+    evaluate_number x = {0, 0, 0};
     uint32_t r = next_random();
     if (tern_dtype_is_float(dtype) || tern_dtype_is_complex(dtype)) {
       x.re = awkward && r % 3 == 0 ? floats[r / 3 % TERN_COUNT(floats)] : (double)(int)(next_random() % 2000) / 250.0 - 4;
@@ -84,7 +84,7 @@ static void fill(tern_dtype dtype, int64_t n, void *out, bool awkward) {
     } else {
       x.i = awkward && r % 3 == 0 ? integers[r / 3 % TERN_COUNT(integers)] : (int64_t)(next_random() % 20) - (tern_dtype_is_signed(dtype) ? 10 : 0);
     }
-    store_number(dtype, out, i, x);
+    evaluate_store_number(dtype, out, i, x);
   }
 }
 
@@ -102,7 +102,7 @@ static void compare_result(const tern_program *p, int r, const void *got, const 
   const tern_value_info *v = &p->values[p->results[r].value];
   int64_t n = tern_dims_count(v->rank, v->dims);
   for (int64_t i = 0; i < n; i++) {
-    number a = load_number(v->dtype, got, i), b = load_number(v->dtype, wanted, i);
+    evaluate_number a = evaluate_load_number(v->dtype, got, i), b = evaluate_load_number(v->dtype, wanted, i);
     bool same = tern_dtype_is_float(v->dtype) || tern_dtype_is_complex(v->dtype)
                     ? close_enough(a.re, b.re, loose * tolerance_of(v->dtype)) && close_enough(a.im, b.im, loose * tolerance_of(v->dtype))
                     : a.i == b.i;
