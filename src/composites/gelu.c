@@ -9,16 +9,9 @@ static tern_value polynomial(tern_program *p, tern_value x, int n, const double 
 }
 #define POLYNOMIAL(p, x, table) polynomial(p, x, (int)TERN_COUNT(table), table)
 
-/* f32: x P(x^2) / Q(x^2) with |x| held below 4, beyond which erf rounds to 1 (the coefficients are those of Eigen's perf_float). */
-static tern_value erf_f32(tern_program *p, tern_value x) {
-  static const double top[] = {-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02};
-  static const double bottom[] = {-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02};
-  tern_value held = tern_maximum(p, tern_minimum(p, x, tern_part_number(p, x, 4)), tern_part_number(p, x, -4)), square = tern_multiply(p, held, held);
-  return tern_divide(p, tern_multiply(p, held, POLYNOMIAL(p, square, top)), POLYNOMIAL(p, square, bottom));
-}
-
-/* f64 (S. Moshier, Cephes, ndtr.c): x T(x^2) / U(x^2) below 1, and 1 - exp(-x^2) P(|x|) / Q(|x|) above, where |x| is held below 6. */
-static tern_value erf_f64(tern_program *p, tern_value x) {
+/* S. Moshier, Cephes, ndtr.c: x T(x^2) / U(x^2) below 1, and 1 - exp(-x^2) P(|x|) / Q(|x|) above, where |x| is held below 6. Made for f64 and as good in f32: never
+ * beyond 1, and the tail keeps its digits, which GELU multiplies by x. */
+static tern_value erf_of(tern_program *p, tern_value x) {
   static const double P[] = {2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687e0, 4.86371970985681366614e1, 1.96520832956077098242e2,
                              5.26445194995477358631e2,  9.34528527171957607540e2,  1.02755188689515710272e3, 5.57535335369399327526e2};
   static const double Q[] = {1, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2, 9.75708501743205489753e2, 1.82390916687909736289e3,
@@ -31,8 +24,6 @@ static tern_value erf_f64(tern_program *p, tern_value x) {
   tern_value far = tern_multiply(p, tern_sign(p, x), tern_subtract(p, one, tail));
   return tern_select(p, tern_compare(p, TERN_LT, size, one), near, far); /* NaN goes far and stays NaN */
 }
-
-static tern_value erf_of(tern_program *p, tern_value x) { return tern_value_dtype(p, x) == TERN_F64 ? erf_f64(p, x) : erf_f32(p, x); }
 
 void tern_decompose_erf(const tern_decomposition *d) { tern_part_result(d, 0, erf_of(d->p, tern_part_wide(d, 0))); }
 
