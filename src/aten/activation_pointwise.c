@@ -3,18 +3,18 @@
 #include <math.h>
 #include "pointwise.h"
 
-static const tern_pointwise_rule number_rule = {.serves = TERN_SERVES_NUMBERS};
-static const tern_pointwise_rule float_rule = {.serves = TERN_SERVES_FLOATS};
+static const tern_pointwise_rule number_rule = {.serves = TERN_SERVES_NUMBERS, .exact_out = true};
+static const tern_pointwise_rule float_rule = {.serves = TERN_SERVES_FLOATS, .exact_out = true};
 static const tern_pointwise_rule pair_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS};
-static const tern_pointwise_rule threshold_rule = {.serves = TERN_SERVES_NUMBERS, .n_numbers = 2, .numbers = {{1, false, 0}, {2, false, 0}}};
+static const tern_pointwise_rule threshold_rule = {.serves = TERN_SERVES_NUMBERS, .exact_out = true, .n_numbers = 2, .numbers = {{1, false, 0}, {2, false, 0}}};
 static const tern_pointwise_rule threshold_grad_rule = {.n_operands = 2, .operands = {0, 1}, .n_numbers = 1, .numbers = {{2, false, 0}}};
-static const tern_pointwise_rule leaky_rule = {.serves = TERN_SERVES_FLOATS, .n_numbers = 1, .numbers = {{1, false, 0.01}}};
+static const tern_pointwise_rule leaky_rule = {.serves = TERN_SERVES_FLOATS, .exact_out = true, .n_numbers = 1, .numbers = {{1, false, 0.01}}};
 static const tern_pointwise_rule leaky_grad_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .n_numbers = 1, .numbers = {{2, false, 0.01}}};
-static const tern_pointwise_rule elu_rule = {.serves = TERN_SERVES_FLOATS, .n_numbers = 3, .numbers = {{1, false, 1}, {2, false, 1}, {3, false, 1}}};
+static const tern_pointwise_rule elu_rule = {.serves = TERN_SERVES_FLOATS, .exact_out = true, .n_numbers = 3, .numbers = {{1, false, 1}, {2, false, 1}, {3, false, 1}}};
 static const tern_pointwise_rule elu_grad_rule = {.n_operands = 2, .operands = {0, 5}, .serves = TERN_SERVES_FLOATS, .n_numbers = 3, .numbers = {{1, false, 1}, {2, false, 1}, {3, false, 1}}};
-static const tern_pointwise_rule hardtanh_rule = {.serves = TERN_SERVES_NUMBERS, .n_numbers = 2, .numbers = {{1, false, -1}, {2, false, 1}}};
+static const tern_pointwise_rule hardtanh_rule = {.serves = TERN_SERVES_NUMBERS, .exact_out = true, .n_numbers = 2, .numbers = {{1, false, -1}, {2, false, 1}}};
 static const tern_pointwise_rule hardtanh_grad_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .n_numbers = 2, .numbers = {{2, false, -1}, {3, false, 1}}};
-static const tern_pointwise_rule softplus_rule = {.serves = TERN_SERVES_FLOATS, .n_numbers = 2, .numbers = {{1, false, 1}, {2, false, 20}}};
+static const tern_pointwise_rule softplus_rule = {.serves = TERN_SERVES_FLOATS, .exact_out = true, .n_numbers = 2, .numbers = {{1, false, 1}, {2, false, 20}}};
 static const tern_pointwise_rule softplus_grad_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .n_numbers = 2, .numbers = {{2, false, 1}, {3, false, 20}}};
 static const tern_pointwise_rule triple_rule = {.n_operands = 3, .operands = {0, 1, 2}, .serves = TERN_SERVES_FLOATS};
 

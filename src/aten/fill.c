@@ -17,8 +17,9 @@ static tern_verdict fill_target(const tern_call *call, tern_draft *draft, const 
   tern_tensor written = without_repeats(target, sizes);
   const tern_tensor *targets[1] = {&written};
   draft->device = target->device;
-  /* Only 0 and 1 are worth programs of their own. */
-  if (draft->n_scalars && draft->scalars[0].kind != TERN_SCALAR_ZERO && draft->scalars[0].kind != TERN_SCALAR_ONE) draft->scalars[0].kind = TERN_SCALAR_ANY;
+  /* Only 0 (not -0) and 1 are worth programs of their own. */
+  tern_scalar_argument *scalar = &draft->scalars[0];
+  if (draft->n_scalars && scalar->kind != TERN_SCALAR_ONE && (scalar->kind != TERN_SCALAR_ZERO || scalar->bits != 0)) scalar->kind = TERN_SCALAR_ANY;
   tern_draft_result(draft, (tern_dtype)target->dtype, written.rank, written.sizes);
   *status = tern_draft_record(call, draft, call->row, targets);
   if (!*status && call->form != TERN_FUNCTIONAL) call->host->return_argument(call->shim, call->form == TERN_OUT ? call->n_arguments - 1 : 0);

@@ -3,7 +3,8 @@
 #include "pointwise.h"
 
 static const tern_pointwise_rule add_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_ALL, .n_numbers = 1, .numbers = {{2, true, 1}}};
-static const tern_pointwise_rule subtract_rule = {.n_operands = 2, .operands = {0, 1}, .n_numbers = 1, .numbers = {{2, true, 1}}};
+static const tern_pointwise_rule subtract_rule = {.n_operands = 2, .operands = {0, 1}, .refuses_bool = true, .n_numbers = 1, .numbers = {{2, true, 1}}};
+static const tern_pointwise_rule reverse_rule = {.n_operands = 2, .operands = {1, 0}, .refuses_bool = true, .n_numbers = 1, .numbers = {{2, true, 1}}}; /* rsub is sub with its operands exchanged */
 static const tern_pointwise_rule multiply_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_ALL, .wide_numbers = true};
 static const tern_pointwise_rule divide_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .to_float = true, .wide_numbers = true};
 static const tern_pointwise_rule rounded_divide_rule = {.n_operands = 2, .operands = {0, 1}, .wide_numbers = true, .number_divisor = true};
@@ -77,7 +78,7 @@ static tern_value shift_amount(tern_program *p, tern_dtype dtype, tern_value y) 
 
 TERN_POINTWISE(add, add_rule, tern_add(p, x, scaled(&w, y)))
 TERN_POINTWISE(subtract, subtract_rule, tern_subtract(p, x, scaled(&w, y)))
-TERN_POINTWISE(reverse_subtract, subtract_rule, tern_subtract(p, y, scaled(&w, x)))
+TERN_POINTWISE(reverse_subtract, reverse_rule, tern_subtract(p, x, scaled(&w, y)))
 TERN_POINTWISE(multiply, multiply_rule, tern_multiply(p, x, y))
 TERN_POINTWISE(divide, divide_rule, tern_divide(p, x, y))
 TERN_POINTWISE(divide_floor, rounded_divide_rule, divide_floor(p, dtype, x, y))

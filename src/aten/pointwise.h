@@ -17,9 +17,10 @@ typedef struct tern_pointwise_rule {
   tern_serves serves;
   bool to_float;           /* integers become the default dtype */
   bool to_bool;            /* the result is bool */
-  bool wide_numbers;       /* a number operand keeps the precision PyTorch computes in instead of being rounded to the common dtype (mul, div) */
+  bool wide_numbers;       /* operand 1, where it is a number, keeps the precision PyTorch computes in instead of being rounded to the common dtype (mul, div) */
   bool same_dtypes;        /* operands of several dtypes are refused */
-  bool double_rounding;    /* f16 and bf16: the formula works in them, rounding at each step, as PyTorch's vector code for them does */
+  bool exact_out;          /* an out= tensor must have the result's dtype */
+  bool refuses_bool;       /* no operand may be bool */
   bool number_divisor;     /* integers: served only where operand 1 is a number other than 0, since PyTorch raises on division by zero */
   int8_t n_numbers;        /* further numbers of the formula */
   struct { int8_t argument; bool is_alpha; double fallback; } numbers[TERN_POINTWISE_NUMBERS]; /* is_alpha: the multiplier of add and sub, see pointwise_rule.c */

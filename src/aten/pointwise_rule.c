@@ -57,11 +57,15 @@ static bool is_zero(const tern_argument *argument) {
   return !tern_number_read(argument, &is_double, &d, &i) || (is_double ? d == 0 : i == 0);
 }
 
+static bool is_bool(const tern_argument *argument) {
+  return argument->tag == TERN_ARG_BOOL || (argument->tag == TERN_ARG_TENSOR && argument->u.tensor.dtype == TERN_BOOL);
+}
+
 /* alpha is left out where it is 1, is rounded to the common dtype, and may not be a fraction for integers. */
 static tern_verdict draft_alpha(const tern_call *call, tern_draft *draft, int at, tern_dtype common) {
   const tern_argument *a = &call->arguments[at];
   if (TERN_LIKELY(a->tag == TERN_ARG_INT && a->u.i == 1) || tern_arg_is_none(call, at)) return TERN_RECORD;
-  if (common < TERN_F16 && (a->tag != TERN_ARG_INT || common == TERN_BOOL)) return TERN_FALL_BACK;
+  if ((common < TERN_F16 && (a->tag != TERN_ARG_INT || common == TERN_BOOL)) || a->tag == TERN_ARG_BOOL) return TERN_FALL_BACK;
   if (tern_arg_double(call, at, 0) == 1) return TERN_RECORD;
   return tern_number_fits(a, common) && tern_draft_number(draft, a, common, false) ? TERN_RECORD : TERN_FALL_BACK;
 }
@@ -84,6 +88,7 @@ tern_verdict tern_pointwise_infer(const tern_call *call, tern_draft *draft, cons
   for (int i = 0; i < n; i++) {
     const tern_argument *a = &call->arguments[rule->operands[i]];
     if (TERN_UNLIKELY(a->tag == TERN_ARG_TENSOR && a->u.tensor.rank > TERN_MAX_TENSOR_RANK)) return TERN_FALL_BACK;
+    if (TERN_UNLIKELY(rule->refuses_bool && is_bool(a))) return TERN_REJECT;
     tern_promotion_add(&promotion, a);
     if (TERN_UNLIKELY(!tern_pointwise_shape(a, &rank, sizes))) return TERN_REJECT;
     if (TERN_UNLIKELY(rule->same_dtypes && a->tag == TERN_ARG_TENSOR && a->u.tensor.dtype != call->arguments[rule->operands[0]].u.tensor.dtype)) return TERN_REJECT;
@@ -94,7 +99,7 @@ tern_verdict tern_pointwise_infer(const tern_call *call, tern_draft *draft, cons
   if (TERN_UNLIKELY(rule->number_divisor && common < TERN_F16 && is_zero(&call->arguments[rule->operands[1]]))) return TERN_FALL_BACK;
   tern_dtype number = rule->wide_numbers ? tern_compute_dtype(common) : common;
   for (int i = 0; i < n; i++) {
-    tern_verdict verdict = tern_pointwise_operand(call, draft, rule->operands[i], number);
+    tern_verdict verdict = tern_pointwise_operand(call, draft, rule->operands[i], i == 1 ? number : common);
     if (TERN_UNLIKELY(verdict != TERN_RECORD)) return verdict;
   }
   for (int i = 0; i < rule->n_numbers; i++) {
@@ -102,8 +107,10 @@ tern_verdict tern_pointwise_infer(const tern_call *call, tern_draft *draft, cons
                                                      : draft_number(call, draft, rule->numbers[i].argument, rule->numbers[i].fallback, common);
     if (TERN_UNLIKELY(verdict != TERN_RECORD)) return verdict;
   }
+  tern_dtype result = rule->to_bool ? TERN_BOOL : common;
+  if (TERN_UNLIKELY(call->form == TERN_OUT && rule->exact_out && call->arguments[call->n_arguments - 1].u.tensor.dtype != result)) return TERN_REJECT;
   tern_draft_attr(draft, common);
-  tern_draft_result(draft, rule->to_bool ? TERN_BOOL : common, rank, sizes)->layout = TERN_LIKE_OPERANDS;
+  tern_draft_result(draft, result, rank, sizes)->layout = TERN_LIKE_OPERANDS;
   return TERN_RECORD;
 }
 
@@ -118,14 +125,14 @@ void tern_pointwise_begin(tern_pointwise *w, const tern_lowering *node, const te
   int next = 0;
   w->node = node;
   w->common = (tern_dtype)node->attrs[0];
-  w->dtype = rule->double_rounding ? w->common : tern_compute_dtype(w->common);
+  w->dtype = tern_compute_dtype(w->common);
   for (int i = 0; i < TERN_POINTWISE_OPERANDS; i++) {
     tern_value v = w->x[i] = TERN_NO_VALUE;
     if (i >= node->n_operands) continue;
     v = node->operands[i];
     if (v == TERN_NO_VALUE) v = next < node->n_scalars ? node->scalars[next++] : TERN_NO_VALUE;
     /* As PyTorch: where a number keeps its precision, so does a tensor of one element. */
-    else if (!rule->wide_numbers || count(p, v) != 1) v = tern_convert(p, v, w->common);
+    else if (!(rule->wide_numbers && i == 1 && count(p, v) == 1)) v = tern_convert(p, v, w->common);
     w->x[i] = tern_convert(p, v, w->dtype);
   }
   for (int i = 0; i < TERN_POINTWISE_NUMBERS; i++, next++) w->s[i] = next < node->n_scalars ? tern_convert(p, node->scalars[next], w->dtype) : TERN_NO_VALUE;

@@ -2,11 +2,12 @@
 #include <math.h>
 #include "pointwise.h"
 
-static const tern_pointwise_rule same_rule = {.serves = TERN_SERVES_NUMBERS};        /* keeps the dtype; PyTorch refuses bool */
-static const tern_pointwise_rule any_rule = {.serves = TERN_SERVES_ALL};             /* keeps the dtype */
+static const tern_pointwise_rule same_rule = {.serves = TERN_SERVES_NUMBERS, .exact_out = true};        /* keeps the dtype; PyTorch refuses bool */
+static const tern_pointwise_rule any_rule = {.serves = TERN_SERVES_ALL, .exact_out = true};             /* keeps the dtype */
 static const tern_pointwise_rule float_rule = {.serves = TERN_SERVES_FLOATS, .to_float = true};
-static const tern_pointwise_rule only_float_rule = {.serves = TERN_SERVES_FLOATS};
-static const tern_pointwise_rule bits_rule = {.serves = TERN_SERVES_INTEGRAL};
+static const tern_pointwise_rule only_float_rule = {.serves = TERN_SERVES_FLOATS, .exact_out = true};
+static const tern_pointwise_rule bits_rule = {.serves = TERN_SERVES_INTEGRAL, .exact_out = true};
+static const tern_pointwise_rule infinity_rule = {.serves = TERN_SERVES_ALL, .to_bool = true, .exact_out = true};
 static const tern_pointwise_rule test_rule = {.serves = TERN_SERVES_ALL, .to_bool = true};
 
 static bool is_float(const tern_pointwise *w) { return tern_dtype_is_float(w->dtype); }
@@ -24,11 +25,12 @@ static tern_value sign_of(const tern_pointwise *w, tern_value x) {
   return tern_select(p, tern_compare(p, TERN_GT, x, zero), tern_number(p, w->dtype, 1), lower);
 }
 
-static tern_value sinh_of(tern_program *p, tern_dtype dtype, tern_value x) { /* (e + e / (e + 1)) / 2 with e = exp(x) - 1 keeps small x */
-  tern_value e = tern_expm1(p, x), one = tern_number(p, dtype, 1);
-  tern_value small = tern_multiply(p, tern_number(p, dtype, 0.5), tern_add(p, e, tern_divide(p, e, tern_add(p, e, one))));
-  tern_value infinite = tern_compare(p, TERN_EQ, tern_abs(p, e), tern_number(p, dtype, INFINITY)); /* there e / (e + 1) is NaN */
-  return tern_select(p, infinite, e, small);
+/* (e + e / (e + 1)) / 2 with e = exp(|x|) - 1: exact for small x, where exp(x) - exp(-x) would cancel. */
+static tern_value sinh_of(tern_program *p, tern_dtype dtype, tern_value x) {
+  tern_value e = tern_expm1(p, tern_abs(p, x)), one = tern_number(p, dtype, 1);
+  tern_value size = tern_multiply(p, tern_number(p, dtype, 0.5), tern_add(p, e, tern_divide(p, e, tern_add(p, e, one))));
+  size = tern_select(p, tern_compare(p, TERN_EQ, e, tern_number(p, dtype, INFINITY)), e, size); /* there e / (e + 1) is NaN */
+  return tern_select(p, tern_compare(p, TERN_LT, x, tern_number(p, dtype, 0)), tern_negate(p, size), size);
 }
 
 static tern_value cosh_of(tern_program *p, tern_dtype dtype, tern_value x) {
@@ -76,8 +78,8 @@ TERN_POINTWISE(bitwise_not, bits_rule, tern_not(p, x))
 TERN_POINTWISE(logical_not, test_rule, tern_compare(p, TERN_EQ, x, tern_number(p, dtype, 0)))
 TERN_POINTWISE(isnan, test_rule, tern_compare(p, TERN_NE, x, x))
 TERN_POINTWISE(isinf, test_rule, is_infinite(&w, x))
-TERN_POINTWISE(isposinf, test_rule, is_equal_to(&w, x, INFINITY))
-TERN_POINTWISE(isneginf, test_rule, is_equal_to(&w, x, -INFINITY))
+TERN_POINTWISE(isposinf, infinity_rule, is_equal_to(&w, x, INFINITY))
+TERN_POINTWISE(isneginf, infinity_rule, is_equal_to(&w, x, -INFINITY))
 
 /* ---- nan_to_num: the replacements' defaults depend on the dtype ---- */
 
