@@ -38,18 +38,24 @@ tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, te
   int64_t limit = device->info.memory_limit;
   if (bytes > (size_t)1 << 56 || (limit > 0 && bytes > (size_t)limit))
     return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: a tensor of %zu bytes cannot fit on the device, which may hold %lld bytes", bytes, (long long)limit);
-  tern_buffer *b = calloc(1, sizeof *b);
+  tern_buffer *b = malloc(sizeof *b);
   if (!b) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a tensor's description");
+  /* Field by field: `base` need not be cleared, and this is on the way of every operation. */
   b->device = device;
   b->bytes = bytes;
+  b->address = 0;
   b->line = line;
   b->is_live = true;
+  b->has_contents = false;
+  b->local = 0;
+  b->recording = 0;
+  b->version = NULL;
   if (bytes) {
     uintptr_t room = (bytes + 127) & ~(uintptr_t)63; /* at least one byte between neighbours */
     uintptr_t at = atomic_fetch_add_explicit(&device->next_address, room, memory_order_relaxed);
     b->address = first_address + (uintptr_t)device->ordinal * addresses_of_a_device + at % (addresses_of_a_device / 2);
   }
-  atomic_fetch_add_explicit(&tern_count.live_buffers, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&tern_count.made_buffers, 1, memory_order_relaxed);
   *out = b;
   return NULL;
 }
@@ -57,7 +63,7 @@ tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, te
 void tern_buffer_free(tern_buffer *b) {
   tern_version_release(b->version);
   free(b);
-  atomic_fetch_sub_explicit(&tern_count.live_buffers, 1, memory_order_relaxed);
+  tern_count.freed_buffers++;
 }
 
 void tern_buffer_release(tern_buffer *b) {

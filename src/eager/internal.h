@@ -173,7 +173,8 @@ void tern_cached_program_free(tern_device *device, tern_cached_program *program)
 
 /* ---- stats.c ---- */
 typedef struct tern_counters {
-  atomic_llong nodes, programs, compiled, cached, gathers, live_buffers, live_versions, compile_nanoseconds;
+  atomic_llong programs, compiled, cached, gathers, made_buffers, live_versions, compile_nanoseconds;
+  long long nodes, freed_buffers; /* record lock */
 } tern_counters;
 extern tern_counters tern_count;
 

@@ -220,9 +220,9 @@ tern_status tern_record(const tern_node *node) {
     r = device->recording;
     if (!r->n_nodes) r->first_kind = kind;
     status = append_node(node, r);
+    tern_count.nodes++;
   }
   pthread_mutex_unlock(&tern_record_lock);
-  atomic_fetch_add_explicit(&tern_count.nodes, 1, memory_order_relaxed);
 
   if (TERN_UNLIKELY(submitted)) tern_worker_wake(device);
   if (TERN_UNLIKELY(atomic_load_explicit(&tern_current_mode, memory_order_relaxed) != TERN_MODE_FUSED) && !status) status = tern_device_synchronize(device);
