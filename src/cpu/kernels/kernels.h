@@ -32,6 +32,7 @@
   FAMILY(attention)                  \
   FAMILY(index)                      \
   FAMILY(sort)                       \
+  FAMILY(scan)                       \
   FAMILY(random)
 
 /* Weak: a family that is not built leaves its rows empty, and the planner says which operation has no kernel. */
