@@ -109,7 +109,7 @@ TERN_POINTWISE(hardtanh, hardtanh_rule, clamp(p, x, w.s[0], w.s[1]))
 TERN_POINTWISE(hardtanh_grad, hardtanh_grad_rule, hardtanh_grad(&w, x, y))
 TERN_POINTWISE(hardsigmoid, float_rule, tern_divide(p, ramp(p, dtype, x), NUMBER(6)))
 TERN_POINTWISE(hardsigmoid_grad, pair_rule,
-               tern_select(p, within(p, TERN_GT, TERN_LT, y, NUMBER(-3), NUMBER(3)), tern_multiply(p, x, NUMBER(1.0 / 6.0)), NUMBER(0)))
+               tern_select(p, within(p, TERN_GT, TERN_LT, y, NUMBER(-3), NUMBER(3)), tern_multiply(p, x, NUMBER((double)(1.0f / 6.0f))), NUMBER(0)))
 TERN_POINTWISE(hardswish, float_rule, tern_divide(p, tern_multiply(p, x, ramp(p, dtype, x)), NUMBER(6)))
 TERN_POINTWISE(hardswish_grad, pair_rule, hardswish_grad(p, dtype, x, y))
 TERN_POINTWISE(softplus, softplus_rule, softplus(&w, x))

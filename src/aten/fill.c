@@ -81,6 +81,8 @@ static tern_verdict infer_arange(const tern_call *call, tern_draft *draft) {
   if (!isfinite(start) || !isfinite(end) || step == 0 || !isfinite(step) || (step > 0 ? end < start : end > start)) return TERN_REJECT;
   tern_dtype work = tern_dtype_is_float(dtype) ? tern_compute_dtype(dtype) : TERN_I64;
   if (work == TERN_I64) {
+    for (int i = 0; i < 3; i++)
+      if (call->arguments[i].tag == TERN_ARG_DOUBLE) return TERN_FALL_BACK; /* each integer type has rules of its own for fractions */
     int64_t i_start = tern_arg_int(call, 0, 0), i_end = tern_arg_int(call, 1, 0), i_step = tern_arg_int(call, 2, 1);
     if (i_step == 0) return TERN_REJECT;
     length = ceil((double)(i_end - i_start) / (double)i_step);

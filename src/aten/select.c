@@ -8,7 +8,13 @@ static const tern_pointwise_rule addcmul_rule = {.n_operands = 3, .operands = {0
 static const tern_pointwise_rule addcdiv_rule = {.n_operands = 3, .operands = {0, 1, 2}, .serves = TERN_SERVES_FLOATS, .n_numbers = 1, .numbers = {{3, false, 1}}};
 
 TERN_POINTWISE(addcmul, addcmul_rule, tern_add(p, x, tern_multiply(p, tern_multiply(p, w.s[0], y), z)))
-TERN_POINTWISE(addcdiv, addcdiv_rule, tern_add(p, x, tern_divide(p, tern_multiply(p, w.s[0], y), z)))
+/* PyTorch refuses to divide integers here, whatever they are added to. */
+static bool is_integral(const tern_argument *argument) { return argument->tag == TERN_ARG_TENSOR && argument->u.tensor.dtype < TERN_F16; }
+static tern_verdict infer_addcdiv(const tern_call *call, tern_draft *draft) {
+  if (is_integral(&call->arguments[1]) && is_integral(&call->arguments[2])) return TERN_REJECT;
+  return tern_pointwise_infer(call, draft, &addcdiv_rule);
+}
+TERN_POINTWISE_LOWER(addcdiv, addcdiv_rule, tern_add(p, x, tern_divide(p, tern_multiply(p, w.s[0], y), z)))
 
 /* ---- lerp: of the two equal formulas, the one that is exact at the nearer end ---- */
 

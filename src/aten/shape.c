@@ -1,6 +1,6 @@
 /* shape: operators that move elements: copies, concatenation, triangles, flips, rolls, padding. Views need no row: the shim makes them by strides alone. */
-#include "families.h"
 #include "layout.h"
+#include "pointwise.h"
 
 static bool is_plain(tern_dtype dtype) { return dtype < TERN_C64; }
 
@@ -200,13 +200,14 @@ static tern_verdict infer_pad(const tern_call *call, tern_draft *draft) {
     int pair = 2 * (x->rank - 1 - d);
     int64_t low = pair < n ? pad[pair] : 0, high = pair < n ? pad[pair + 1] : 0;
     sizes[d] = x->sizes[d] + low + high;
-    if (sizes[d] < 0 || (sizes[d] == 0 && x->sizes[d] != 0)) return TERN_REJECT;
+    if (sizes[d] < 0) return TERN_REJECT;
     if (-low > x->sizes[d] || -high > x->sizes[d]) return TERN_FALL_BACK; /* removes more than there is and adds on the other side */
     tern_draft_attr(draft, low);
     tern_draft_attr(draft, high);
   }
   if (tern_arg_is_none(call, 2)) tern_draft_double(draft, (tern_dtype)x->dtype, 0, false);
-  else if (!tern_draft_number(draft, &call->arguments[2], (tern_dtype)x->dtype, false)) return TERN_FALL_BACK;
+  else if (!tern_number_fits(&call->arguments[2], (tern_dtype)x->dtype) || !tern_draft_number(draft, &call->arguments[2], (tern_dtype)x->dtype, false))
+    return TERN_FALL_BACK;
   tern_draft_output *output = tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, sizes);
   if (looks_channels_last(x)) set_channels_last(output);
   return TERN_RECORD;

@@ -40,7 +40,8 @@ static tern_verdict infer_mean_all(const tern_call *call, tern_draft *draft) { r
 static tern_verdict infer_mean_dims(const tern_call *call, tern_draft *draft) { return infer_mean(call, draft, 1, 2, 3); }
 
 static tern_status lower_mean(const tern_lowering *node, tern_value *results) {
-  tern_value x = operand_to_compute(node), sum = tern_lower_reduce(node, TERN_SUM, x);
+  /* dtype=f16 rounds only the result. */
+  tern_value x = tern_convert(node->program, node->operands[0], tern_compute_dtype((tern_dtype)node->attrs[1])), sum = tern_lower_reduce(node, TERN_SUM, x);
   tern_value count = number(node->program, tern_value_dtype(node->program, x), (double)node->attrs[3]);
   results[0] = tern_lower_reduced(node, 0, tern_divide(node->program, sum, count));
   return NULL;
