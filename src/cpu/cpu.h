@@ -16,6 +16,9 @@ typedef void (*tern_task)(void *context, int64_t chunk, int thread);
 void tern_pool_run(int64_t n_chunks, tern_task task, void *context);
 int tern_pool_threads(void);
 void tern_pool_set_threads(int n); /* 0: the default. Not while the pool runs. */
+/* At least `bytes` of the calling thread's own scratch, 64-byte aligned, undefined contents, reused by the thread's next call: for a chunk that calls nothing
+ * else which asks for it. NULL without memory. */
+void *tern_pool_scratch(size_t bytes);
 
 /* ---- views and kernels ---- */
 typedef struct tern_cpu_view {

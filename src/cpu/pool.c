@@ -155,6 +155,27 @@ static void forget_workers(void) {
 }
 static void watch_forks(void) { (void)pthread_atfork(NULL, NULL, forget_workers); }
 
+/* ---- each thread's scratch, kept until the thread ends ---- */
+
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+static bool scratch_is_freed; /* there is a key to free it by */
+static _Thread_local void *scratch;
+static _Thread_local size_t scratch_bytes;
+
+static void make_scratch_key(void) { scratch_is_freed = pthread_key_create(&scratch_key, free) == 0; }
+
+void *tern_pool_scratch(size_t bytes) {
+  if (bytes <= scratch_bytes) return scratch;
+  pthread_once(&scratch_once, make_scratch_key);
+  size_t room = (bytes + bytes / 4 + 4095) / 4096 * 4096;
+  free(scratch);
+  scratch = aligned_alloc(64, room);
+  scratch_bytes = scratch ? room : 0;
+  if (scratch_is_freed) (void)pthread_setspecific(scratch_key, scratch);
+  return scratch;
+}
+
 /* ---- calls ---- */
 
 static int default_threads(void) {
