@@ -66,10 +66,17 @@ static bool is_linear(const tern_program *p, tern_value v, const tern_value_view
 }
 
 static void resolve_root(const tern_program *p, tern_value v, tern_value_view *view) {
+  const tern_value_info *info = &p->values[v];
+  const tern_op *op = &p->ops[info->op];
   view->root = v;
   view->linear = true;
   view->offset = 0;
-  tern_strides_dense(p->values[v].rank, p->values[v].dims, view->strides);
+  if (op->kind == TERN_OP_CONSTANT || op->kind == TERN_OP_IOTA) {
+    for (int d = 0; d < info->rank; d++) view->strides[d] = op->kind == TERN_OP_IOTA && d == op->attrs->axis.dim;
+    view->linear = is_linear(p, v, view);
+  } else {
+    tern_strides_dense(info->rank, info->dims, view->strides);
+  }
 }
 
 static void resolve_view(const tern_program *p, const tern_op *op, tern_value_view *views) {

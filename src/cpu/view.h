@@ -11,7 +11,8 @@ typedef struct tern_value_view {
   int64_t strides[TERN_MAX_RANK];
 } tern_value_view;
 
-/* One per value of the program, in the arena. A reshape that strides cannot express is its own root: it copies (or rather, is fused like an elementwise
+/* One per value of the program, in the arena. A constant is one stored element (all strides 0). An iota is stored nowhere: its element at some offset is
+ * that offset. A reshape that strides cannot express is its own root: it copies (or rather, is fused like an elementwise
  * operation whose operand is read in row-major order). */
 tern_status tern_views_resolve(const tern_program *program, tern_arena *arena, tern_value_view **out);
 
