@@ -80,6 +80,8 @@ typedef struct tern_op_row {
   tern_op_class class;
 } tern_op_row;
 extern const tern_op_row tern_op_rows[TERN_OP_COUNT];
+/* Bytes of the attributes that the kind uses, from the union's start; 0: it has none, and all such operations of all programs share one `attrs`. */
+size_t tern_op_attrs_size(tern_op_kind kind);
 
 /* Operations appended from now on carry this tag. */
 static inline void tern_program_tag(tern_program *program, uint32_t tag) { program->tag = tag; }

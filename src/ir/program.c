@@ -22,6 +22,27 @@ void tern_program_free(tern_program *p) {
 
 tern_status tern_program_finish(tern_program *p) { return p->error ? tern_error_clone(p->error) : tern_program_verify(p); }
 
+size_t tern_op_attrs_size(tern_op_kind kind) {
+  static const tern_attrs *a; /* only for sizeof */
+  switch (kind) {
+    case TERN_OP_PARAMETER: return sizeof a->parameter;
+    case TERN_OP_CONSTANT: return sizeof a->constant;
+    case TERN_OP_IOTA: case TERN_OP_CONCATENATE: case TERN_OP_TAKE: case TERN_OP_GATHER: return sizeof a->axis;
+    case TERN_OP_COMPARE: return sizeof a->compare;
+    case TERN_OP_BROADCAST: case TERN_OP_TRANSPOSE: case TERN_OP_REVERSE: return sizeof a->dims;
+    case TERN_OP_SLICE: case TERN_OP_UPDATE_SLICE: return sizeof a->slice;
+    case TERN_OP_PAD: return sizeof a->pad;
+    case TERN_OP_REDUCE: case TERN_OP_ARG_REDUCE: case TERN_OP_SCAN: return sizeof a->reduce;
+    case TERN_OP_SORT: return sizeof a->sort;
+    case TERN_OP_DOT: return sizeof a->dot;
+    case TERN_OP_PUT: case TERN_OP_SCATTER: return sizeof a->scatter;
+    case TERN_OP_CHECK_INDEX: return sizeof a->check;
+    case TERN_OP_CONV: case TERN_OP_CONV_INPUT_GRAD: case TERN_OP_CONV_WEIGHT_GRAD: return sizeof a->window;
+    case TERN_OP_MAX_POOL: case TERN_OP_AVG_POOL: case TERN_OP_AVG_POOL_GRAD: return sizeof a->window;
+    default: return tern_op_rows[kind].class == TERN_CLASS_COMPOSITE ? sizeof a->ints : 0;
+  }
+}
+
 /* ---- errors ---- */
 tern_value tern_build_fail(tern_program *p, tern_status error) {
   if (p->error) tern_error_free(error);
@@ -65,7 +86,8 @@ tern_value tern_program_append(tern_program *p, tern_op_kind kind, int n_operand
                                const tern_value_info *results) {
   if (p->error) return TERN_NO_VALUE;
   if (!GROW(p, ops, 1) || !GROW(p, values, n_results)) return fail_memory(p);
-  static const tern_attrs none;
+  static tern_attrs none; /* shared by all operations without attributes; never written */
+  bool has_attrs = attrs && tern_op_attrs_size(kind) > 0;
   tern_op *op = &p->ops[p->n_ops];
   *op = (tern_op){
       .kind = (uint16_t)kind,
@@ -74,7 +96,7 @@ tern_value tern_program_append(tern_program *p, tern_op_kind kind, int n_operand
       .tag = p->tag,
       .first_result = n_results ? p->n_values : TERN_NO_VALUE,
       .operands = tern_arena_copy(&p->arena, operands, (size_t)n_operands * sizeof *operands),
-      .attrs = tern_arena_copy(&p->arena, attrs ? attrs : &none, sizeof *attrs),
+      .attrs = has_attrs ? tern_arena_copy(&p->arena, attrs, sizeof *attrs) : &none,
   };
   if (!op->operands || !op->attrs) return fail_memory(p);
   for (int i = 0; i < n_results; i++) {

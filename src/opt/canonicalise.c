@@ -9,31 +9,9 @@
 
 enum { SMALL_BYTES = 1 << 14 };
 
-/* How many bytes of the attributes mean something. */
-static size_t attrs_size(tern_op_kind kind) {
-  static const tern_attrs *a;
-  switch (kind) {
-    case TERN_OP_CONSTANT: return sizeof a->constant;
-    case TERN_OP_IOTA: case TERN_OP_CONCATENATE: case TERN_OP_TAKE: case TERN_OP_GATHER: return sizeof a->axis;
-    case TERN_OP_COMPARE: return sizeof a->compare;
-    case TERN_OP_BROADCAST: case TERN_OP_TRANSPOSE: case TERN_OP_REVERSE: return sizeof a->dims;
-    case TERN_OP_SLICE: case TERN_OP_UPDATE_SLICE: return sizeof a->slice;
-    case TERN_OP_PAD: return sizeof a->pad;
-    case TERN_OP_REDUCE: case TERN_OP_ARG_REDUCE: case TERN_OP_SCAN: return sizeof a->reduce;
-    case TERN_OP_SORT: return sizeof a->sort;
-    case TERN_OP_DOT: return sizeof a->dot;
-    case TERN_OP_CHECK_INDEX: return sizeof a->check;
-    case TERN_OP_PUT: case TERN_OP_SCATTER: return sizeof a->scatter;
-    default: break;
-  }
-  if (tern_op_rows[kind].class == TERN_CLASS_CONTRACT || kind == TERN_OP_CONV_INPUT_GRAD || kind == TERN_OP_CONV_WEIGHT_GRAD) return sizeof a->window;
-  if (kind == TERN_OP_MAX_POOL || kind == TERN_OP_AVG_POOL || kind == TERN_OP_AVG_POOL_GRAD) return sizeof a->window;
-  return tern_op_rows[kind].class == TERN_CLASS_COMPOSITE ? sizeof a->ints : 0;
-}
-
 static uint64_t hash_op(const tern_rewrite *r, const tern_op *op) {
   uint64_t hash = tern_hash_bytes(op->operands, op->n_operands * sizeof *op->operands, op->kind);
-  hash = tern_hash_bytes(op->attrs, attrs_size((tern_op_kind)op->kind), hash);
+  hash = tern_hash_bytes(op->attrs, tern_op_attrs_size((tern_op_kind)op->kind), hash);
   for (int i = 0; i < op->n_results; i++) {
     const tern_value_info *value = &r->in->values[op->first_result + i];
     hash = tern_hash_bytes(value->dims, (size_t)value->rank * sizeof *value->dims, tern_hash_mix(hash, (uint64_t)value->dtype));
@@ -43,7 +21,7 @@ static uint64_t hash_op(const tern_rewrite *r, const tern_op *op) {
 
 static bool equal_ops(const tern_rewrite *r, const tern_op *a, const tern_op *b) {
   if (a->kind != b->kind || a->n_operands != b->n_operands || a->n_results != b->n_results) return false;
-  if (memcmp(a->operands, b->operands, a->n_operands * sizeof *a->operands) != 0 || memcmp(a->attrs, b->attrs, attrs_size((tern_op_kind)a->kind)) != 0) return false;
+  if (memcmp(a->operands, b->operands, a->n_operands * sizeof *a->operands) != 0 || memcmp(a->attrs, b->attrs, tern_op_attrs_size((tern_op_kind)a->kind)) != 0) return false;
   for (int i = 0; i < a->n_results; i++) {
     const tern_value_info *x = &r->in->values[a->first_result + i], *y = &r->in->values[b->first_result + i];
     if (x->dtype != y->dtype || !tern_dims_equal(x->rank, x->dims, y->rank, y->dims)) return false;
