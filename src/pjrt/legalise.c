@@ -8,12 +8,12 @@
 /* What plug-ins do not tell themselves. A platform that is not listed is taken to have everything; its compiler then says what it lacks.
  * Only XLA's CPU was tried here; the other rows are from the vendors' documentation. */
 static const tern_pjrt_target targets[] = {
-    {"cpu", 0, true},
-    {"tpu", BIT(C128), false},
-    {"metal", BIT(F64) | BIT(C64) | BIT(C128), false},
-    {"neuron", BIT(F64) | BIT(C64) | BIT(C128), false},
-    {"tt", BIT(F64) | BIT(I64) | BIT(U64) | BIT(C64) | BIT(C128), false},
-    {"", 0, false},
+    {"cpu", 0, true, true},
+    {"tpu", BIT(C128), false, false},
+    {"metal", BIT(F64) | BIT(C64) | BIT(C128), false, false},
+    {"neuron", BIT(F64) | BIT(C64) | BIT(C128), false, false},
+    {"tt", BIT(F64) | BIT(I64) | BIT(U64) | BIT(C64) | BIT(C128), false, false},
+    {"", 0, false, false},
 };
 
 const tern_pjrt_target *tern_pjrt_target_of(const char *platform_name) {

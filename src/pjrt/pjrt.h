@@ -105,6 +105,7 @@ typedef struct tern_pjrt_target {
   const char *platform;        /* compared with the start of platform_name, ignoring case */
   uint32_t lacks;              /* 1u << dtype */
   bool option_overrides;       /* takes XLA's debug options per program */
+  bool forgets_nan;            /* its maximum and minimum may give a number where one of the two is NaN */
 } tern_pjrt_target;
 
 const tern_pjrt_target *tern_pjrt_target_of(const char *platform_name);

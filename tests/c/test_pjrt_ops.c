@@ -91,6 +91,26 @@ static void test_binary(void **state) {
   check_program(p, NULL, NULL, false, 20);
 }
 
+/* A plug-in that takes no options and whose maximum forgets NaN: the text sees to it. */
+static void test_guarded_nan(void **state) {
+  (void)state;
+  NEED_DEVICE();
+  static const tern_pjrt_target forgetful = {"", 0, false, true};
+  const tern_pjrt_target *real = device->client->target;
+  device->client->target = &forgetful;
+  tern_program *p = begin();
+  for (size_t d = 0; d < TERN_COUNT(floats); d++) {
+    tern_value x = tern_parameter(p, floats[d], 2, DIMS(10, 20)), y = tern_parameter(p, floats[d], 2, DIMS(10, 20));
+    keep(p, tern_maximum(p, x, y));
+    keep(p, tern_minimum(p, x, y));
+    keep(p, tern_reduce(p, TERN_MAX, x, 1, INTS(1)));
+    keep(p, tern_reduce(p, TERN_MIN, x, 2, INTS(0, 1)));
+    keep(p, tern_scan(p, TERN_MAX, x, 1));
+  }
+  check_program(p, NULL, NULL, true, 1);
+  device->client->target = real;
+}
+
 static void test_leaves(void **state) {
   (void)state;
   NEED_DEVICE();
@@ -354,7 +374,7 @@ static void test_composites(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_unary),   cmocka_unit_test(test_convert), cmocka_unit_test(test_binary), cmocka_unit_test(test_leaves), cmocka_unit_test(test_scalars),
+      cmocka_unit_test(test_unary),   cmocka_unit_test(test_convert), cmocka_unit_test(test_binary), cmocka_unit_test(test_guarded_nan), cmocka_unit_test(test_leaves), cmocka_unit_test(test_scalars),
       cmocka_unit_test(test_views),   cmocka_unit_test(test_moves),   cmocka_unit_test(test_reduce), cmocka_unit_test(test_arg_reduce_and_sort), cmocka_unit_test(test_scan),
       cmocka_unit_test(test_dot),     cmocka_unit_test(test_convolution), cmocka_unit_test(test_indexing), cmocka_unit_test(test_composites)};
   return cmocka_run_group_tests(tests, open_test_device, close_test_device);
