@@ -105,7 +105,11 @@ TERN_POINTWISE(silu, float_rule, tern_divide(p, x, tern_add(p, NUMBER(1), tern_e
 TERN_POINTWISE(silu_grad, pair_rule, silu_grad(p, dtype, x, y))
 TERN_POINTWISE(mish, float_rule, tern_multiply(p, x, tanh_of_softplus(p, x)))
 TERN_POINTWISE(mish_grad, pair_rule, mish_grad(p, dtype, x, y))
-TERN_POINTWISE(hardtanh, hardtanh_rule, clamp(p, x, w.s[0], w.s[1]))
+static tern_verdict infer_hardtanh(const tern_call *call, tern_draft *draft) {
+  tern_verdict verdict = tern_pointwise_infer(call, draft, &hardtanh_rule);
+  return verdict == TERN_RECORD && draft->outputs[0].dtype == TERN_U8 ? TERN_FALL_BACK : verdict; /* PyTorch refuses negative limits there */
+}
+TERN_POINTWISE_LOWER(hardtanh, hardtanh_rule, clamp(p, x, w.s[0], w.s[1]))
 TERN_POINTWISE(hardtanh_grad, hardtanh_grad_rule, hardtanh_grad(&w, x, y))
 TERN_POINTWISE(hardsigmoid, float_rule, tern_divide(p, ramp(p, dtype, x), NUMBER(6)))
 TERN_POINTWISE(hardsigmoid_grad, pair_rule,

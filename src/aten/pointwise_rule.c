@@ -12,7 +12,7 @@ static bool is_served(tern_serves serves, tern_dtype dtype) {
       [TERN_SERVES_FLOATS] = 1u << TERN_F16 | 1u << TERN_BF16 | 1u << TERN_F32 | 1u << TERN_F64,
       [TERN_SERVES_INTEGRAL] = 1u << TERN_BOOL | 1u << TERN_U8 | 1u << TERN_I8 | 1u << TERN_I16 | 1u << TERN_I32 | 1u << TERN_I64,
   };
-  return sets[serves] >> dtype & 1; /* TERN_DTYPE_COUNT, no common dtype, is in no set */
+  return dtype < TERN_DTYPE_COUNT && (sets[serves] >> dtype & 1);
 }
 
 bool tern_number_fits(const tern_argument *argument, tern_dtype dtype) {
@@ -81,19 +81,50 @@ static tern_verdict draft_number(const tern_call *call, tern_draft *draft, int a
   return tern_number_fits(a, dtype) && tern_draft_number(draft, a, dtype, false) ? TERN_RECORD : TERN_FALL_BACK;
 }
 
-tern_verdict tern_pointwise_infer(const tern_call *call, tern_draft *draft, const tern_pointwise_rule *rule) {
-  int n = rule->n_operands ? rule->n_operands : 1, rank = 0;
-  int64_t sizes[TERN_MAX_TENSOR_RANK];
+/* The commonest call: tensors of one dtype and shape, or with a number that changes neither. Then there is nothing to promote or broadcast. */
+static bool are_alike(const tern_argument *arguments, const tern_pointwise_rule *rule, int n) {
+  const tern_argument *first = &arguments[rule->operands[0]];
+  if (first->tag != TERN_ARG_TENSOR || first->u.tensor.rank == 0 || first->u.tensor.rank > TERN_MAX_TENSOR_RANK || first->u.tensor.dtype == TERN_BOOL) return false;
+  const tern_tensor *x = &first->u.tensor;
+  for (int i = 1; i < n; i++) {
+    const tern_argument *a = &arguments[rule->operands[i]];
+    if (a->tag == TERN_ARG_INT || (a->tag == TERN_ARG_DOUBLE && x->dtype >= TERN_F16)) continue;
+    if (a->tag != TERN_ARG_TENSOR || a->u.tensor.dtype != x->dtype || a->u.tensor.rank != x->rank) return false;
+    for (int d = 0; d < x->rank; d++)
+      if (a->u.tensor.sizes[d] != x->sizes[d]) return false;
+  }
+  return true;
+}
+
+/* What the operands have in common, the general way. */
+static tern_verdict combine(const tern_argument *arguments, const tern_pointwise_rule *rule, int n, tern_dtype *common, int *rank, int64_t *sizes) {
   tern_promotion promotion = TERN_PROMOTION_START;
   for (int i = 0; i < n; i++) {
-    const tern_argument *a = &call->arguments[rule->operands[i]];
-    if (TERN_UNLIKELY(a->tag == TERN_ARG_TENSOR && a->u.tensor.rank > TERN_MAX_TENSOR_RANK)) return TERN_FALL_BACK;
-    if (TERN_UNLIKELY(rule->refuses_bool && is_bool(a))) return TERN_REJECT;
+    const tern_argument *a = &arguments[rule->operands[i]];
+    if (a->tag == TERN_ARG_TENSOR && a->u.tensor.rank > TERN_MAX_TENSOR_RANK) return TERN_FALL_BACK;
+    if (rule->refuses_bool && is_bool(a)) return TERN_REJECT;
+    if (rule->same_dtypes && a->tag == TERN_ARG_TENSOR && a->u.tensor.dtype != arguments[rule->operands[0]].u.tensor.dtype) return TERN_REJECT;
     tern_promotion_add(&promotion, a);
-    if (TERN_UNLIKELY(!tern_pointwise_shape(a, &rank, sizes))) return TERN_REJECT;
-    if (TERN_UNLIKELY(rule->same_dtypes && a->tag == TERN_ARG_TENSOR && a->u.tensor.dtype != call->arguments[rule->operands[0]].u.tensor.dtype)) return TERN_REJECT;
+    if (!tern_pointwise_shape(a, rank, sizes)) return TERN_REJECT;
   }
-  tern_dtype common = tern_promotion_result(&promotion);
+  *common = tern_promotion_result(&promotion);
+  return TERN_RECORD;
+}
+
+tern_verdict tern_pointwise_infer(const tern_call *call, tern_draft *draft, const tern_pointwise_rule *rule) {
+  int n = rule->n_operands ? rule->n_operands : 1, rank = 0;
+  int64_t room[TERN_MAX_TENSOR_RANK];
+  const int64_t *sizes = room;
+  tern_dtype common;
+  if (TERN_LIKELY(are_alike(call->arguments, rule, n))) {
+    const tern_tensor *x = &call->arguments[rule->operands[0]].u.tensor;
+    common = (tern_dtype)x->dtype;
+    rank = x->rank;
+    sizes = x->sizes;
+  } else {
+    tern_verdict verdict = combine(call->arguments, rule, n, &common, &rank, room);
+    if (verdict != TERN_RECORD) return verdict;
+  }
   if (rule->to_float && common < TERN_F16) common = tern_aten_default_dtype();
   if (TERN_UNLIKELY(!is_served(rule->serves, common))) return TERN_FALL_BACK;
   if (TERN_UNLIKELY(rule->number_divisor && common < TERN_F16 && is_zero(&call->arguments[rule->operands[1]]))) return TERN_FALL_BACK;

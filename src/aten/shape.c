@@ -15,13 +15,15 @@ static tern_status lower_copy(const tern_lowering *node, tern_value *results) {
 
 static bool is_skipped(const tern_tensor *t) { return t->rank == 1 && t->sizes[0] == 0; } /* PyTorch lets an empty list join any shape */
 
-/* Whether the strides say channels-last (c10/core/MemoryFormat.h: is_channels_last_strides_2d, its ambiguous cases decided alike). */
+/* The channels-last order of dimensions, fastest first: 1, last ... 2, 0. Ranks 4 and 5 have one. */
+static int channels_last_dim(int rank, int i) { return i == 0 ? 1 : i == rank - 1 ? 0 : rank - i; }
+
+/* Whether the strides say channels-last (c10/core/MemoryFormat.h: is_channels_last_strides_2d and _3d, their ambiguous cases decided alike). */
 static bool looks_channels_last(const tern_tensor *t) {
-  static const int order[4] = {1, 3, 2, 0};
   int64_t smallest = 0;
-  if (t->rank != 4 || t->strides[1] == 0) return false;
-  for (int i = 0; i < 4; i++) {
-    int d = order[i];
+  if ((t->rank != 4 && t->rank != 5) || t->strides[1] == 0) return false;
+  for (int i = 0; i < t->rank; i++) {
+    int d = channels_last_dim(t->rank, i);
     if (t->sizes[d] == 0 || t->strides[d] < smallest || (d == 0 && smallest == t->strides[1])) return false;
     smallest = t->strides[d] * (t->sizes[d] > 1 ? t->sizes[d] : 1);
   }
@@ -29,12 +31,13 @@ static bool looks_channels_last(const tern_tensor *t) {
 }
 
 static void set_channels_last(tern_draft_output *output) {
-  const int64_t *n = output->sizes;
+  int64_t next = 1;
   output->layout = TERN_GIVEN;
-  output->strides[1] = 1;
-  output->strides[3] = n[1] > 1 ? n[1] : 1;
-  output->strides[2] = output->strides[3] * (n[3] > 1 ? n[3] : 1);
-  output->strides[0] = output->strides[2] * (n[2] > 1 ? n[2] : 1);
+  for (int i = 0; i < output->rank; i++) {
+    int d = channels_last_dim(output->rank, i);
+    output->strides[d] = next;
+    next *= output->sizes[d] > 1 ? output->sizes[d] : 1;
+  }
 }
 
 static tern_verdict infer_cat(const tern_call *call, tern_draft *draft) {
@@ -145,14 +148,16 @@ static tern_verdict infer_roll(const tern_call *call, tern_draft *draft) {
   if (n == 0 || (n_dims == 0 ? n != 1 : n != n_dims)) return TERN_REJECT;
   tern_verdict verdict = tern_draft_tensor(draft, x);
   if (verdict != TERN_RECORD) return verdict;
+  bool moves = true;
   for (int i = 0; i < n; i++) {
     if (n_dims && (x->rank == 0 || !tern_wrap_dim(dims[i], x->rank, &dim))) return TERN_REJECT;
     int64_t size = n_dims ? x->sizes[dim] : x->count, shift = size ? shifts[i] % size : 0;
     tern_draft_attr(draft, n_dims ? dim : -1);
     tern_draft_attr(draft, shift < 0 ? shift + size : shift);
+    moves = moves && shift != 0;
   }
   tern_draft_output *output = tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes);
-  if (n_dims && looks_channels_last(x)) set_channels_last(output); /* PyTorch joins two slices with cat */
+  if (n_dims && moves && looks_channels_last(x)) set_channels_last(output); /* PyTorch joins two slices with cat, which an empty one makes contiguous */
   return TERN_RECORD;
 }
 
