@@ -10,6 +10,7 @@
 #include <ATen/record_function.h>
 #include <ATen/SequenceNumber.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/GeneratorImpl.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/core/StorageImpl.h>
 #include <torch/csrc/autograd/node.h>
@@ -54,7 +55,7 @@ inline std::string line_text(uint32_t line) {
   std::string message = tern_error_message(status), where = line_text(line);
   tern_error_free(status);
   /* An error of deferred work names its own line already, which is not the line that waited for it. */
-  if (!where.empty() && message.find(" at ") == std::string::npos) message += "\n  at " + where;
+  if (!where.empty() && message.find("recorded at ") == std::string::npos) message += "\n  at " + where;
   switch (code) {
     case TERN_INDEX_OUT_OF_RANGE: C10_THROW_ERROR(IndexError, message);
     case TERN_OUT_OF_MEMORY: C10_THROW_ERROR(OutOfMemoryError, message);
@@ -124,8 +125,8 @@ inline c10::DeviceIndex device_index(c10::DeviceIndex index) {
 }
 inline c10::Device tern_device_of(c10::DeviceIndex index) { return {kTern, index}; }
 
-/* A seed that was set before its device was opened; opening applies it. */
-struct PendingSeed { std::atomic<bool> set{false}; uint64_t seed = 0, offset = 0; };
+/* The seed that a device gets when it is opened: the one set before, or PyTorch's own first seed. */
+struct PendingSeed { std::atomic<bool> set{true}; uint64_t seed = c10::default_rng_seed_val, offset = 0; };
 inline PendingSeed pending_seeds[kMaxDevices];
 inline std::atomic<tern_device *> open_devices[kMaxDevices];
 

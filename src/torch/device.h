@@ -100,9 +100,9 @@ struct Generator final : c10::GeneratorImpl {
     if (!is_default) return {own_seed, own_offset};
     tern_device *device = open_devices[device_.index()].load(std::memory_order_acquire);
     const PendingSeed &pending = pending_seeds[device_.index()];
-    if (!device && pending.set.load()) return {pending.seed, pending.offset};
+    if (!device) return {pending.seed, pending.offset};
     int64_t seed, offset;
-    tern_device_random_get(device_at(device_.index()), &seed, &offset);
+    tern_device_random_get(device, &seed, &offset);
     return {(uint64_t)seed, (uint64_t)offset};
   }
   /* Seeding opens no device: torch.manual_seed must work, and be quick, where the device is never used. */

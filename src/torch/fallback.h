@@ -49,7 +49,7 @@ void each_tensor(const c10::IValue &value, F &&function) {
 inline at::Tensor reshaped_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor &like) {
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, like.dtype());
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(like.unsafeGetTensorImpl()->is_wrapped_number());
+  if (like.unsafeGetTensorImpl()->is_wrapped_number()) tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   if (like.is_conj()) tensor._set_conj(true);
   if (like.is_neg()) tensor._set_neg(true);
   return tensor;
@@ -196,6 +196,14 @@ inline at::Generator cpu_generator(c10::DeviceIndex index, const std::optional<a
   return at::detail::createCPUGenerator((uint64_t)tern_hash_mix((uint64_t)seed, (uint64_t)offset));
 }
 
+/* Operators whose result's shape depends on values: they flush and give real sizes everywhere. Where the host can address the device's memory PyTorch's kernel on it
+ * is no makeshift but the implementation, so it is not counted. */
+inline bool is_data_dependent(const c10::OperatorHandle &op) {
+  static const std::unordered_set<std::string> names = {"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive",
+                                                        "aten::unique_dim_consecutive"};
+  return names.count(op.schema().name()) != 0;
+}
+
 inline void announce_fallback(const c10::OperatorHandle &op, uint32_t line) {
   static std::mutex lock;
   static std::unordered_set<std::string> told;
@@ -267,7 +275,6 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
   const c10::FunctionSchema &schema = op.schema();
   size_t n = schema.arguments().size();
   std::vector<c10::IValue> arguments = torch::jit::pop(*stack, n);
-  announce_fallback(op, line);
   /* Indices may lie on the CPU whatever they index; everything else must be on one device. */
   if (schema.name().find("index") == std::string::npos) check_one_device(op, arguments);
 
@@ -279,6 +286,7 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
     if (index < 0 && argument.isDevice() && argument.toDevice().type() == kTern) index = device_index(argument.toDevice().index());
   }
   index = device_index(index);
+  if (!is_data_dependent(op) || !tern_device_info(device_at(index))->host_addressable) announce_fallback(op, line);
 
   HostView view(HostView::SHARED);
   torch::jit::Stack cpu;

@@ -128,6 +128,23 @@ static PyObject *py_is_forked_child(PyObject *self, PyObject *none) {
   return PyBool_FromLong(tern_is_forked_child());
 }
 
+static PyObject *py_random_get(PyObject *self, PyObject *args) {
+  (void)self;
+  int ordinal;
+  uint64_t seed, offset;
+  if (!PyArg_ParseTuple(args, "i", &ordinal)) return NULL;
+  tern_status status = tern_shim_random_get(ordinal, &seed, &offset);
+  return status ? raise(status) : Py_BuildValue("KK", (unsigned long long)seed, (unsigned long long)offset);
+}
+
+static PyObject *py_random_set(PyObject *self, PyObject *args) {
+  (void)self;
+  int ordinal;
+  unsigned long long seed, offset;
+  if (!PyArg_ParseTuple(args, "iKK", &ordinal, &seed, &offset)) return NULL;
+  return none_or_raise(tern_shim_random_set(ordinal, seed, offset));
+}
+
 /* ---- modes, settings, statistics ---- */
 static const char *const mode_names[] = {"fused", "strict", "debug"};
 
@@ -216,6 +233,8 @@ static PyMethodDef methods[] = {
   {"native_names", py_native_names, METH_NOARGS, "names in the operator table"},
   {"device_count", py_device_count, METH_NOARGS, "how many devices there are; raises where TERN_DEVICE names none"},
   {"device_info", py_device_info, METH_VARARGS, "device_info(ordinal=-1)"},
+  {"random_get", py_random_get, METH_VARARGS, "random_get(ordinal): seed and offset of the device's stream"},
+  {"random_set", py_random_set, METH_VARARGS, "random_set(ordinal, seed, offset)"},
   {"flush", py_flush, METH_NOARGS, "hands what is recorded to the devices, without waiting"},
   {"is_forked_child", py_is_forked_child, METH_NOARGS, "whether this process is a child of one that opened a device"},
   {"get_mode", py_get_mode, METH_NOARGS, "fused, strict or debug"},

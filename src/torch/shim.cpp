@@ -38,13 +38,21 @@ static void register_all() {
 
 }  // namespace tern
 
-extern "C" tern_status tern_shim_register(void) {
+/* Runs C++ for the C side: PyTorch's exceptions become statuses. */
+template <class F>
+static tern_status as_status(F &&function) {
   try {
-    tern::register_all();
+    function();
     return nullptr;
+  } catch (const c10::Error &error) {
+    return tern_error_new(TERN_INVALID_ARGUMENT, "%s", error.what_without_backtrace());
   } catch (const std::exception &error) {
-    return tern_error_new(TERN_INTERNAL, "registering with PyTorch failed: %s", error.what());
+    return tern_error_new(TERN_INTERNAL, "%s", error.what());
   }
+}
+
+extern "C" tern_status tern_shim_register(void) {
+  return as_status(tern::register_all);
 }
 
 extern "C" int tern_shim_missing(const char *const **names) {
@@ -53,20 +61,19 @@ extern "C" int tern_shim_missing(const char *const **names) {
 }
 
 extern "C" tern_status tern_shim_device(int ordinal, tern_device **out) {
-  std::exception_ptr kept;
-  tern_status status = tern::guarded(kept, [&]() -> tern_status {
-    *out = tern::device_at(tern::device_index((c10::DeviceIndex)ordinal));
-    return nullptr;
-  });
-  if (!kept) return status;
-  tern_error_free(status);
-  try {
-    std::rethrow_exception(kept);
-  } catch (const c10::Error &error) {
-    return tern_error_new(TERN_INVALID_ARGUMENT, "%s", error.what_without_backtrace());
-  } catch (const std::exception &error) {
-    return tern_error_new(TERN_INTERNAL, "%s", error.what());
-  }
+  return as_status([&] { *out = tern::device_at(tern::device_index((c10::DeviceIndex)ordinal)); });
+}
+
+static tern::Generator &generator_of(int ordinal) {
+  return *static_cast<tern::Generator *>(at::detail::getPrivateUse1Hooks().getDefaultGenerator((c10::DeviceIndex)ordinal).unsafeGetGeneratorImpl());
+}
+
+extern "C" tern_status tern_shim_random_get(int ordinal, uint64_t *seed, uint64_t *offset) {
+  return as_status([&] { std::tie(*seed, *offset) = generator_of(ordinal).get(); });
+}
+
+extern "C" tern_status tern_shim_random_set(int ordinal, uint64_t seed, uint64_t offset) {
+  return as_status([&] { generator_of(ordinal).set(seed, offset); });
 }
 
 extern "C" tern_status tern_shim_flush(void) {

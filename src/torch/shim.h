@@ -17,6 +17,9 @@ tern_status tern_shim_device(int ordinal, tern_device **out);
 tern_status tern_shim_flush(void);
 /* The current device's number, of this thread. */
 int tern_shim_current_device(void);
+/* Seed and offset of a device's random stream; both open no device that is not open. */
+tern_status tern_shim_random_get(int ordinal, uint64_t *seed, uint64_t *offset);
+tern_status tern_shim_random_set(int ordinal, uint64_t seed, uint64_t offset);
 /* From now on storages leak instead of being released: the interpreter is going away. */
 void tern_shim_exit(void);
 

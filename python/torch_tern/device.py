@@ -1,0 +1,259 @@
+"""torch.tern: what PyTorch's device modules (torch.cuda, torch.xpu) hold, for the device "tern", and tern's own modes and statistics."""
+import contextlib
+import dataclasses
+import struct
+from typing import Any
+
+import torch
+from torch import Event, Stream  # noqa: F401  PyTorch's own classes serve every device
+
+from torch_tern import _C
+
+__all__ = [
+    "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache",
+    "fallbacks", "flush", "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties", "get_mode", "get_rng_state",
+    "get_rng_state_all", "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
+    "reset_stats", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stats", "stream", "synchronize",
+]  # fmt: skip
+
+_Device = torch.device | str | int | None
+
+
+def _index(device: _Device) -> int:
+    """The number of a device given in any of PyTorch's ways; the current one where none is given."""
+    if device is None:
+        return current_device()
+    if isinstance(device, int):
+        return device if device >= 0 else current_device()
+    device = torch.device(device)
+    if device.type != "tern":
+        raise ValueError(f"Expected a tern device, but got: {device}")
+    return current_device() if device.index is None else device.index
+
+
+# ---- devices ----
+def is_available() -> bool:
+    """Whether there is a tern device. Never raises and opens nothing."""
+    return torch._C._accelerator_getAccelerator().type == "tern" and device_count() > 0
+
+
+def is_initialized() -> bool:
+    return True
+
+
+def init() -> None:
+    """Devices open on first use; there is nothing to do before."""
+
+
+def device_count() -> int:
+    """How many devices there are: 0 where TERN_DEVICE names none (torch.tern.get_device_name() says why)."""
+    try:
+        return _C.device_count()
+    except RuntimeError:
+        return 0
+
+
+def current_device() -> int:
+    return torch._C._accelerator_getDeviceIndex()
+
+
+def set_device(device: _Device) -> None:
+    torch._C._accelerator_setDeviceIndex(_index(device))
+
+
+class device(contextlib.ContextDecorator):
+    """Makes a device the current one for the length of a `with`."""
+
+    def __init__(self, device: _Device):
+        self.index = _index(device)
+
+    def __enter__(self) -> "device":
+        self.before = current_device()
+        set_device(self.index)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        set_device(self.before)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceProperties:
+    name: str  # "cpu" for the embedded engine, else the plug-in's
+    platform: str
+    total_memory: int  # bytes; 0 where the backend does not say
+    host_addressable: bool  # a fallback copies nothing
+    static_shapes: bool  # compiles for each shape
+    has_f64: bool
+    has_i64: bool
+    has_complex: bool
+
+
+def get_device_properties(device: _Device = None) -> DeviceProperties:
+    info = _C.device_info(_index(device))
+    return DeviceProperties(total_memory=info.pop("memory_limit"), **info)
+
+
+def get_device_name(device: _Device = None) -> str:
+    properties = get_device_properties(device)
+    return f"{properties.name} ({properties.platform})" if properties.platform else properties.name
+
+
+def get_device_capability(device: _Device = None) -> dict[str, Any]:
+    return dataclasses.asdict(get_device_properties(device))
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    return [torch.bfloat16, torch.float16]
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    return True
+
+
+def _is_in_bad_fork() -> bool:
+    return _C.is_forked_child()
+
+
+# ---- waiting ----
+def synchronize(device: _Device = None) -> None:
+    """Waits until the device has done everything recorded up to now; raises the error of a program that failed."""
+    torch._C._accelerator_synchronizeDevice(_index(device))
+
+
+def flush() -> None:
+    """Hands what is recorded to the devices and does not wait. An optimizer's step does so at its end."""
+    _C.flush()
+
+
+def current_stream(device: _Device = None) -> Stream:
+    return torch._C._accelerator_getStream(_index(device))
+
+
+def default_stream(device: _Device = None) -> Stream:
+    # Stream 0 of each device is its default.
+    return Stream(stream_id=0, device_index=_index(device), device_type=current_stream(device).device_type)
+
+
+def set_stream(stream: Stream) -> None:
+    torch._C._accelerator_setStream(stream)
+
+
+def stream(stream: Stream | None) -> Any:
+    """Makes a stream the current one for the length of a `with`. Streams are labels: each device runs its work in order."""
+    return stream if stream is not None else contextlib.nullcontext()
+
+
+# ---- random numbers ----
+def manual_seed(seed: int) -> None:
+    """Seeds the current device."""
+    _C.random_set(current_device(), int(seed) & 0xFFFF_FFFF_FFFF_FFFF, 0)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seeds every device; torch.manual_seed calls this. Opens none: the seed is applied when a device is opened."""
+    for index in range(device_count()):
+        _C.random_set(index, int(seed) & 0xFFFF_FFFF_FFFF_FFFF, 0)
+
+
+def seed() -> None:
+    """Seeds the current device with a number from the system."""
+    manual_seed(torch.Generator().seed())
+
+
+def seed_all() -> None:
+    manual_seed_all(torch.Generator().seed())
+
+
+def initial_seed() -> int:
+    return _C.random_get(current_device())[0]
+
+
+def get_rng_state(device: _Device = "tern") -> torch.Tensor:
+    """16 bytes on the CPU: the seed and the offset of the device's stream."""
+    words = struct.pack("=QQ", *_C.random_get(_index(device)))
+    return torch.frombuffer(bytearray(words), dtype=torch.uint8)
+
+
+def set_rng_state(new_state: torch.Tensor, device: _Device = "tern") -> None:
+    if new_state.dtype != torch.uint8 or new_state.numel() != 16:
+        raise ValueError("the state of a tern device is 16 bytes, as get_rng_state() gives")
+    _C.random_set(_index(device), *struct.unpack("=QQ", bytes(new_state.cpu().tolist())))
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    return [get_rng_state(index) for index in range(device_count())]
+
+
+def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)
+
+
+# ---- memory, in bytes ----
+def empty_cache() -> None:
+    torch.accelerator.empty_cache()
+
+
+def memory_stats(device: _Device = None) -> dict[str, Any]:
+    return torch.accelerator.memory_stats(_index(device))
+
+
+def memory_allocated(device: _Device = None) -> int:
+    return torch.accelerator.memory_allocated(_index(device))
+
+
+def max_memory_allocated(device: _Device = None) -> int:
+    return torch.accelerator.max_memory_allocated(_index(device))
+
+
+def memory_reserved(device: _Device = None) -> int:
+    return torch.accelerator.memory_reserved(_index(device))
+
+
+def max_memory_reserved(device: _Device = None) -> int:
+    return torch.accelerator.max_memory_reserved(_index(device))
+
+
+def reset_peak_memory_stats(device: _Device = None) -> None:
+    torch.accelerator.reset_peak_memory_stats(_index(device))
+
+
+def mem_get_info(device: _Device = None) -> tuple[int, int]:
+    """Free and total."""
+    return torch.accelerator.get_memory_info(_index(device))
+
+
+# ---- tern's own ----
+class set_mode:
+    """Sets how operators run: "fused" (deferred, the default), "strict" (each finishes before it returns) or "debug" (strict, and each compared with PyTorch's CPU
+    kernel). Called, it stays; as a context manager it holds for the length of the `with`, and the innermost wins."""
+
+    def __init__(self, mode: str):
+        self.before = _C.get_mode()
+        _C.set_mode(mode)
+
+    def __enter__(self) -> "set_mode":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        _C.set_mode(self.before)
+
+
+def get_mode() -> str:
+    return _C.get_mode()
+
+
+def stats() -> dict[str, Any]:
+    """Counters since the last reset: operations recorded (nodes), programs run, compiled and cached, fallbacks to PyTorch's CPU kernels; and what is alive."""
+    return _C.stats()
+
+
+def fallbacks() -> list[tuple[str, str, int]]:
+    """(operator, line, count) of the operators that PyTorch's CPU kernels served."""
+    return _C.fallbacks()
+
+
+def reset_stats() -> None:
+    """Sets the counters of stats() to zero; what is alive stays."""
+    _C.reset_stats()
