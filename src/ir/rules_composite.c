@@ -182,6 +182,8 @@ static tern_status check_pool(const tern_window *window, const int64_t *x, const
   for (int i = 0; i < window->spatial; i++) {
     int64_t size = window->size[i], stride = window->stride[i], low = window->pad_low[i], dilation = window->dilation[i], in = x[i + 2], out = y[i + 2];
     if (size < 1 || stride < 1 || dilation < 1) return tern_error_new(TERN_INVALID_ARGUMENT, "size %lld, stride %lld and dilation %lld must be at least 1", (long long)size, (long long)stride, (long long)dilation);
+    if (size > INT32_MAX || stride > INT32_MAX || dilation > INT32_MAX || low > INT32_MAX || low < INT32_MIN || window->pad_high[i] > INT32_MAX || window->pad_high[i] < INT32_MIN || out > INT32_MAX)
+      return tern_error_new(TERN_INVALID_ARGUMENT, "size, stride, dilation, padding and result must fit in 32 bits");
     if (!dilates && dilation != 1) return tern_error_new(TERN_INVALID_ARGUMENT, "average pooling has no dilation");
     if (out == 0) continue;
     bool holds = (out - 1) * stride - low < in;

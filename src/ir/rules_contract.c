@@ -105,6 +105,9 @@ static tern_status convolve_dims(const tern_window *window, int x_rank, const in
   for (int i = 0; i < spatial; i++) {
     if (window->stride[i] < 1 || window->dilation[i] < 1)
       return tern_error_new(TERN_INVALID_ARGUMENT, "stride %lld and dilation %lld must be at least 1", (long long)window->stride[i], (long long)window->dilation[i]);
+    if (window->stride[i] > INT32_MAX || window->dilation[i] > INT32_MAX || window->pad_low[i] > INT32_MAX || window->pad_high[i] > INT32_MAX || window->pad_low[i] < INT32_MIN ||
+        window->pad_high[i] < INT32_MIN || w[i + 2] > INT32_MAX)
+      return tern_error_new(TERN_INVALID_ARGUMENT, "stride, dilation, padding and window must fit in 32 bits");
     int64_t room = x[i + 2] + window->pad_low[i] + window->pad_high[i] - window->dilation[i] * (w[i + 2] - 1) - 1;
     y[i + 2] = room < 0 || w[i + 2] == 0 ? 0 : room / window->stride[i] + 1;
   }

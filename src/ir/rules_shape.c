@@ -58,7 +58,7 @@ tern_status tern_rule_slice(const tern_rule_call *call) {
     if (start < 0 || limit < start || limit > x->dims[i] || stride < 1)
       return tern_error_new(TERN_INVALID_ARGUMENT, "[%lld:%lld:%lld] is no range of dimension %d of size %lld", (long long)start, (long long)limit, (long long)stride, i,
                             (long long)x->dims[i]);
-    dims[i] = (limit - start + stride - 1) / stride;
+    dims[i] = limit == start ? 0 : (limit - start - 1) / stride + 1; /* a stride may be huge: x[::2**63 - 1] */
   }
   tern_rule_result(call, 0, x->dtype, x->rank, dims);
   return NULL;
@@ -78,7 +78,7 @@ tern_status tern_rule_update_slice(const tern_rule_call *call) {
   if (base->rank != update->rank) return tern_error_new(TERN_INVALID_ARGUMENT, "the ranks differ");
   for (int i = 0; i < base->rank; i++) {
     int64_t start = call->attrs->slice.start[i], stride = call->attrs->slice.stride[i], n = update->dims[i];
-    if (start < 0 || stride < 1 || (n > 0 && start + (n - 1) * stride >= base->dims[i]))
+    if (start < 0 || stride < 1 || (n > 0 && (start >= base->dims[i] || (base->dims[i] - 1 - start) / stride < n - 1)))
       return tern_error_new(TERN_INVALID_ARGUMENT, "%lld elements from %lld by %lld do not fit in dimension %d of size %lld", (long long)n, (long long)start, (long long)stride, i,
                             (long long)base->dims[i]);
   }
@@ -92,9 +92,10 @@ tern_status tern_rule_pad(const tern_rule_call *call) {
   TERN_TRY(tern_rule_check_scalar(call, 1));
   int64_t dims[TERN_MAX_RANK];
   for (int i = 0; i < x->rank; i++) {
-    int64_t interior = call->attrs->pad.interior[i];
-    dims[i] = call->attrs->pad.low[i] + call->attrs->pad.high[i] + x->dims[i] + (x->dims[i] > 1 ? (x->dims[i] - 1) * interior : 0);
-    if (interior < 0 || dims[i] < 0)
+    int64_t interior = call->attrs->pad.interior[i], between;
+    bool overflows = __builtin_mul_overflow(x->dims[i] > 1 ? x->dims[i] - 1 : 0, interior, &between) || __builtin_add_overflow(x->dims[i], between, &dims[i]) ||
+                     __builtin_add_overflow(dims[i], call->attrs->pad.low[i], &dims[i]) || __builtin_add_overflow(dims[i], call->attrs->pad.high[i], &dims[i]);
+    if (overflows || interior < 0 || dims[i] < 0)
       return tern_error_new(TERN_INVALID_ARGUMENT, "low %lld, high %lld, interior %lld make no size of dimension %d", (long long)call->attrs->pad.low[i],
                             (long long)call->attrs->pad.high[i], (long long)interior, i);
   }

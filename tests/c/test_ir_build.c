@@ -187,6 +187,22 @@ static void test_shapes(void **state) {
   tern_program_free(p);
 }
 
+static void test_huge_numbers_do_not_overflow(void **state) {
+  (void)state;
+  tern_program *p = begin();
+  tern_value x = tern_parameter(p, TERN_F32, 1, DIMS(8)), zero = tern_constant_float(p, TERN_F32, 0, NULL, 0);
+  tern_value one = tern_slice(p, x, DIMS(2), DIMS(8), DIMS(INT64_MAX));
+  assert_int_equal(tern_value_dims(p, one)[0], 1);
+  tern_update_slice(p, x, one, DIMS(7), DIMS(INT64_MAX));
+  assert_null(p->error);
+  tern_pad(p, x, zero, DIMS(0), DIMS(0), DIMS(INT64_MAX / 2));
+  expect_error(p, "make no size of dimension 0");
+  p = begin();
+  x = tern_parameter(p, TERN_F32, 3, DIMS(1, 1, 8));
+  tern_convolution(p, x, x, &(tern_window){.spatial = 1, .stride = {1}, .dilation = {INT64_MAX / 2}, .groups = 1});
+  expect_error(p, "must fit in 32 bits");
+}
+
 static void test_the_verifier_sees_broken_rewrites(void **state) {
   (void)state;
   tern_program *p = begin();
@@ -215,7 +231,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_text),          cmocka_unit_test(test_constants), cmocka_unit_test(test_identities_return_their_operand), cmocka_unit_test(test_broadcasting),
       cmocka_unit_test(test_the_first_error_is_kept), cmocka_unit_test(test_errors_say_what), cmocka_unit_test(test_shapes), cmocka_unit_test(test_the_verifier_sees_broken_rewrites),
-      cmocka_unit_test(test_large_programs_grow),
+      cmocka_unit_test(test_large_programs_grow),   cmocka_unit_test(test_huge_numbers_do_not_overflow),
   };
   return cmocka_run_group_tests_name("ir: build", tests, NULL, NULL);
 }
