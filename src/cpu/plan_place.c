@@ -42,7 +42,8 @@ static bool offer(placer *z, int32_t step, int32_t location, int32_t source) {
   if (location == source || to->first != step || to->bytes != from->bytes || z->storage[location] != location) return false;
   if (z->claim[location] >= 0 && z->pl->out->output_takes[z->claim[location]] >= 0) return false; /* decided */
   if (from->place == TERN_PLACE_INPUT) {
-    if (!may_take_parameter(z, location, step, source)) return false;
+    const int32_t claim = z->claim[location], parameter = claim < 0 ? -1 : z->pl->program->results[claim].reuses;
+    if (parameter != from->index || !may_take_parameter(z, location, step, source)) return false;
     take_parameter(z, location);
     return true;
   }
