@@ -39,7 +39,8 @@ void tern_text_write_reverse(tern_text *t, const tern_op *op) {
 
 /* ---- moves ---- */
 
-static tern_text_value pad(tern_text *t, tern_text_value x, tern_text_value value, tern_text_value shape, const int64_t *low, const int64_t *high, const int64_t *interior) {
+static tern_text_value pad(tern_text *t, tern_text_value x, tern_text_value value, tern_text_value shape, const int64_t *low, const int64_t *high,
+                           const int64_t *interior) {
   tern_text_property_array(t, "edge_padding_low", x.rank, low);
   tern_text_property_array(t, "edge_padding_high", x.rank, high);
   tern_text_property_array(t, "interior_padding", x.rank, interior);
@@ -47,7 +48,9 @@ static tern_text_value pad(tern_text *t, tern_text_value x, tern_text_value valu
 }
 
 void tern_text_write_pad(tern_text *t, const tern_op *op) {
-  tern_text_set(t, op, 0, pad(t, tern_text_operand(t, op, 0), tern_text_operand(t, op, 1), tern_text_result_shape(t, op, 0), op->attrs->pad.low, op->attrs->pad.high, op->attrs->pad.interior));
+  tern_text_set(t, op, 0,
+                pad(t, tern_text_operand(t, op, 0), tern_text_operand(t, op, 1), tern_text_result_shape(t, op, 0), op->attrs->pad.low, op->attrs->pad.high,
+                    op->attrs->pad.interior));
 }
 
 /* Without steps it is a dynamic_update_slice at a constant place. With steps the update is spread out by padding, and a mask spread likewise says where it
@@ -148,7 +151,8 @@ static tern_text_value vectors_along(tern_text *t, tern_text_value x, tern_text_
   *lists = (index_lists){.vector_dim = index.rank};
   tern_text_value column = index, vector;
   column.dims[column.rank++] = 1;
-  tern_text_value columns[TERN_MAX_RANK];
+  tern_text_value columns[TERN_MAX_RANK] = {0};
+  columns[0] = column; /* `dim` itself is never passed over below, so there is one at least */
   for (int d = 0; d < x.rank; d++) {
     lists->lost[lists->n_lost++] = d;
     if (d != dim && index.dims[d] == 1) continue; /* place 0, which is also what an absent entry means */
@@ -197,13 +201,20 @@ void tern_text_write_gather(tern_text *t, const tern_op *op) {
   tern_text_set(t, op, 0, write_gather(t, x, vectors, tern_text_result_shape(t, op, 0), &lists));
 }
 
-static tern_text_value write_scatter(tern_text *t, tern_text_value base, tern_text_value index, tern_text_value update, tern_combine how, const index_lists *lists) {
-  static const char *const names[] = {[TERN_COMBINE_ADD] = "add", [TERN_COMBINE_MULTIPLY] = "multiply", [TERN_COMBINE_MAX] = "maximum", [TERN_COMBINE_MIN] = "minimum"};
+static tern_text_value write_scatter(tern_text *t, tern_text_value base, tern_text_value index, tern_text_value update, tern_combine how,
+                                     const index_lists *lists) {
+  static const char *const names[] = {
+      [TERN_COMBINE_ADD] = "add", [TERN_COMBINE_MULTIPLY] = "multiply", [TERN_COMBINE_MAX] = "maximum", [TERN_COMBINE_MIN] = "minimum"};
   bool is_bool = base.dtype == TERN_BOOL;
   property_lists(t, false, lists);
   tern_text_property(t, "indices_are_sorted", "false");
   tern_text_property(t, "unique_indices", "false");
-  tern_text_region_binary(t, how == TERN_SET ? NULL : is_bool && how == TERN_COMBINE_ADD ? "or" : is_bool && how == TERN_COMBINE_MULTIPLY ? "and" : names[how], base.dtype);
+  tern_text_region_binary(t,
+                          how == TERN_SET                           ? NULL
+                          : is_bool && how == TERN_COMBINE_ADD      ? "or"
+                          : is_bool && how == TERN_COMBINE_MULTIPLY ? "and"
+                                                                    : names[how],
+                          base.dtype);
   return tern_text_op(t, "scatter", base, 3, (tern_text_value[]){base, index, update});
 }
 
@@ -225,7 +236,8 @@ void tern_text_write_scatter(tern_text *t, const tern_op *op) {
     base = tern_text_reshape(t, base, 1, &one), index = tern_text_reshape(t, index, 1, &one), update = tern_text_reshape(t, update, 1, &one);
   }
   int64_t zeros[TERN_MAX_RANK] = {0};
-  if (memcmp(update.dims, index.dims, (size_t)index.rank * sizeof *index.dims)) update = tern_text_slice(t, update, zeros, index.dims); /* torch.scatter reads its corner */
+  if (memcmp(update.dims, index.dims, (size_t)index.rank * sizeof *index.dims))
+    update = tern_text_slice(t, update, zeros, index.dims); /* torch.scatter reads its corner */
   index_lists lists;
   tern_text_value vectors = vectors_along(t, base, index, dim, &lists);
   tern_text_value result = write_scatter(t, base, vectors, update, op->attrs->scatter.how, &lists);
