@@ -1,4 +1,5 @@
 /* The embedded engine behind backend.h: memory is plain host memory from one allocator per device, an executable is a plan. */
+#include "../opt/opt.h"
 #include "backend_device.h"
 
 enum { MAX_DEVICES = 64 };
@@ -131,20 +132,27 @@ static void cpu_release_executable(tern_executable *executable) {
   free(executable);
 }
 
+/* Canonicalise, decompose what has no kernel, plan. */
 static tern_status cpu_compile(tern_backend_device *device, const tern_program *program, tern_executable **out) {
-  tern_program *decomposed = NULL;
-  if (needs_decomposition(program)) {
-    TERN_TRY(tern_program_decompose(program, has_kernel, &decomposed));
-    program = decomposed;
+  tern_program *canonical = NULL, *decomposed = NULL;
+  tern_executable *x = NULL;
+  tern_status status = tern_canonicalise(program, &canonical);
+  if (!status) program = canonical;
+  if (!status && needs_decomposition(program)) {
+    status = tern_program_decompose(program, has_kernel, &decomposed);
+    if (!status) program = decomposed;
   }
-  tern_executable *x = calloc(1, sizeof *x);
-  tern_status status = x ? NULL : tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for an executable");
+  if (!status) {
+    x = calloc(1, sizeof *x);
+    if (!x) status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for an executable");
+  }
   if (!status) {
     x->device = device;
     status = tern_plan_program(program, device->kernels, x);
   }
   if (!status && tern_setting_has(TERN_SETTING_PRINT, "plan")) tern_plan_print(x, program);
   if (decomposed) tern_program_free(decomposed);
+  if (canonical) tern_program_free(canonical);
   if (status) cpu_release_executable(x);
   else *out = x;
   return status;
