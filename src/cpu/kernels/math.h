@@ -28,10 +28,9 @@ TERN_INLINE vf32 tern_v_exp_reduce(vf32 x, vf32 *n) {
 
 /* e^x: 1.1 ulp. */
 TERN_INLINE vf32 tern_v_exp(vf32 x) {
-  vf32 n, bounded = vf32_min(vf32_max(x, vf32_splat(-110.0f)), vf32_splat(100.0f)); /* NaN becomes a bound; put back at the end */
+  vf32 n, bounded = vf32_min(vf32_splat(100.0f), vf32_max(vf32_splat(-110.0f), x)); /* in this order, NaN stays */
   vf32 r = tern_v_exp_reduce(bounded, &n);
-  vf32 y = vf32_scale(1.0f + (r + tern_v_exp_tail(r)), vf32_to_i32(n));
-  return vf32_select(x != x, x, y);
+  return vf32_scale_whole(1.0f + (r + tern_v_exp_tail(r)), n);
 }
 
 /* e^x - 1: 2 ulp. */
@@ -101,15 +100,15 @@ TERN_INLINE vf32 tern_v_tanh(vf32 x) {
   p = vf32_fma(p, square, vf32_splat(-0.33333329615f));
   vf32 near = vf32_fma(p * square, x, x);
   vf32 n, r = tern_v_exp_reduce(size + size, &n);
-  vf32 e = vf32_scale(1.0f + (r + tern_v_exp_tail(r)), vf32_to_i32(n));
-  vf32 far = vf32_copysign(1.0f - 2.0f / (e + 1.0f), x);
+  vf32 e = vf32_scale_whole(1.0f + (r + tern_v_exp_tail(r)), n);
+  vf32 far = vf32_copysign(vf32_fnma(vf32_splat(2.0f), vf32_reciprocal(e + 1.0f), vf32_splat(1.0f)), x);
   return vf32_select(x != x, x, vf32_select(vf32_abs(x) < 0.625f, near, far));
 }
 
-/* 1 / (1 + e^-x): 2.5 ulp; e^-|x| never overflows, so that tails are exact down to denormals. */
+/* 1 / (1 + e^-x): 3 ulp; e^-|x| never overflows, so that tails are exact down to denormals. */
 TERN_INLINE vf32 tern_v_logistic(vf32 x) {
   vf32 e = tern_v_exp(-vf32_abs(x));
-  return vf32_select(x < 0.0f, e, vf32_splat(1.0f)) / (1.0f + e);
+  return vf32_select(x < 0.0f, e, vf32_splat(1.0f)) * vf32_reciprocal(1.0f + e);
 }
 
 /* erf x: 1.5e-7. x (1 + P(x^2)) below 1, elsewhere 1 - exp(Q(x)) with Q a fit of ln(erfc). */
@@ -133,7 +132,7 @@ TERN_INLINE vf32 tern_v_erf(vf32 x) {
   q = vf32_fma(q, size, vf32_splat(-1.1294330635f));
   q = vf32_fma(q, size, vf32_splat(1.5701989635e-4f));
   vf32 n, r = tern_v_exp_reduce(q, &n);
-  vf32 far = vf32_copysign(1.0f - vf32_scale(1.0f + (r + tern_v_exp_tail(r)), vf32_to_i32(n)), x);
+  vf32 far = vf32_copysign(1.0f - vf32_scale_whole(1.0f + (r + tern_v_exp_tail(r)), n), x);
   return vf32_select(x != x, x, vf32_select(vf32_abs(x) < 1.0f, near, far));
 }
 

@@ -28,7 +28,9 @@
   typedef uint64_t vu64 __attribute__((vector_size(bytes)));       \
   enum { VF32_LANES = (bytes) / 4, VF64_LANES = (bytes) / 8 };
 
-/* The header of the set defines the types and: vf32_fma, vf32_fnma, vf32_sqrt, vf32_select, vf32_any, vf32_round, vf32_floor, vf32_scale, vf32_load_f16,
+/* The header of the set defines the types and: vf32_fma, vf32_fnma, vf32_sqrt, vf32_select, vf32_max and vf32_min (x if it is
+ * the larger, or smaller, else y: so y where one is NaN), vf32_any, vf32_round, vf32_floor, vf32_scale (by 2^n, n an int), vf32_scale_whole (n a whole
+ * number in an f32), vf32_load_f16,
  * vf32_store_f16, for doubles vf64_fma, vf64_select, and vu64_multiply_u32. */
 #include TERN_VECTOR_HEADER(TERN_ISA)
 
@@ -55,9 +57,6 @@ TERN_INLINE vi32 vi32_splat(int32_t x) { return x + (vi32){0}; }
 TERN_INLINE vi32 vf32_bits(vf32 v) { return (vi32)v; }
 TERN_INLINE vf32 vf32_abs(vf32 v) { return (vf32)((vi32)v & 0x7FFFFFFF); }
 TERN_INLINE vf32 vf32_copysign(vf32 size, vf32 sign) { return (vf32)(((vi32)size & 0x7FFFFFFF) | ((vi32)sign & INT32_MIN)); }
-/* As the instruction: y where x is NaN or they are equal. For numbers, where NaN cannot be or is handled by the caller. */
-TERN_INLINE vf32 vf32_max(vf32 x, vf32 y) { return vf32_select(x > y, x, y); }
-TERN_INLINE vf32 vf32_min(vf32 x, vf32 y) { return vf32_select(x < y, x, y); }
 /* ops.def's maximum and minimum: NaN wins. */
 TERN_INLINE vf32 vf32_maximum(vf32 x, vf32 y) { return vf32_select((x > y) | (x != x), x, y); }
 TERN_INLINE vf32 vf32_minimum(vf32 x, vf32 y) { return vf32_select((x < y) | (x != x), x, y); }

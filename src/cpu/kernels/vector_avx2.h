@@ -10,6 +10,14 @@ TERN_INLINE vf64 vf64_fma(vf64 a, vf64 b, vf64 c) { return (vf64)_mm256_fmadd_pd
 TERN_INLINE vf32 vf32_sqrt(vf32 v) { return (vf32)_mm256_sqrt_ps((__m256)v); }
 TERN_INLINE vf32 vf32_select(vi32 mask, vf32 yes, vf32 no) { return (vf32)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)mask); }
 TERN_INLINE vf64 vf64_select(vi64 mask, vf64 yes, vf64 no) { return (vf64)_mm256_blendv_pd((__m256d)no, (__m256d)yes, (__m256d)mask); }
+TERN_INLINE vf32 vf32_max(vf32 x, vf32 y) { return (vf32)_mm256_max_ps((__m256)x, (__m256)y); }
+TERN_INLINE vf32 vf32_min(vf32 x, vf32 y) { return (vf32)_mm256_min_ps((__m256)x, (__m256)y); }
+/* 11 bits, doubled twice by Newton's step r + r (1 - x r). */
+TERN_INLINE vf32 vf32_reciprocal(vf32 x) {
+  vf32 r = (vf32)_mm256_rcp_ps((__m256)x);
+  r = vf32_fma(r, vf32_fnma(x, r, 1.0f - (vf32){0}), r);
+  return vf32_fma(r, vf32_fnma(x, r, 1.0f - (vf32){0}), r);
+}
 TERN_INLINE bool vf32_any(vi32 mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
 TERN_INLINE vf32 vf32_round(vf32 v) { return (vf32)_mm256_round_ps((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 TERN_INLINE vf32 vf32_floor(vf32 v) { return (vf32)_mm256_floor_ps((__m256)v); }
@@ -18,6 +26,7 @@ TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) {
   vi32 half = n >> 1;
   return v * (vf32)((half + 127) << 23) * (vf32)((n - half + 127) << 23);
 }
+TERN_INLINE vf32 vf32_scale_whole(vf32 v, vf32 n) { return vf32_scale(v, __builtin_convertvector(n, vi32)); }
 /* The 64-bit products of the lower 32 bits of each lane; the upper halves are ignored. */
 TERN_INLINE vu64 vu64_multiply_u32(vu64 a, vu64 b) { return (vu64)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }

@@ -9,16 +9,24 @@ TERN_INLINE vf32 vf32_fnma(vf32 a, vf32 b, vf32 c) { return (vf32)_mm512_fnmadd_
 TERN_INLINE vf64 vf64_fma(vf64 a, vf64 b, vf64 c) { return (vf64)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
 TERN_INLINE vf32 vf32_sqrt(vf32 v) { return (vf32)_mm512_sqrt_ps((__m512)v); }
 TERN_INLINE vf32 vf32_select(vi32 mask, vf32 yes, vf32 no) {
-  return (vf32)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), (__m512)no, (__m512)yes);
+  return (vf32)_mm512_ternarylogic_epi32((__m512i)mask, (__m512i)yes, (__m512i)no, 0xCA); /* bit by bit: mask ? yes : no */
 }
 TERN_INLINE vf64 vf64_select(vi64 mask, vf64 yes, vf64 no) {
-  return (vf64)_mm512_mask_blend_pd(_mm512_movepi64_mask((__m512i)mask), (__m512d)no, (__m512d)yes);
+  return (vf64)_mm512_ternarylogic_epi64((__m512i)mask, (__m512i)yes, (__m512i)no, 0xCA);
+}
+TERN_INLINE vf32 vf32_max(vf32 x, vf32 y) { return (vf32)_mm512_max_ps((__m512)x, (__m512)y); }
+TERN_INLINE vf32 vf32_min(vf32 x, vf32 y) { return (vf32)_mm512_min_ps((__m512)x, (__m512)y); }
+/* 14 bits, doubled by Newton's step r + r (1 - x r). */
+TERN_INLINE vf32 vf32_reciprocal(vf32 x) {
+  vf32 r = (vf32)_mm512_rcp14_ps((__m512)x);
+  return vf32_fma(r, vf32_fnma(x, r, 1.0f - (vf32){0}), r);
 }
 TERN_INLINE bool vf32_any(vi32 mask) { return _mm512_movepi32_mask((__m512i)mask) != 0; }
 TERN_INLINE vf32 vf32_round(vf32 v) { return (vf32)_mm512_roundscale_ps((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 TERN_INLINE vf32 vf32_floor(vf32 v) { return (vf32)_mm512_roundscale_ps((__m512)v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
 /* v * 2^n, one rounding. */
 TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) { return (vf32)_mm512_scalef_ps((__m512)v, _mm512_cvtepi32_ps((__m512i)n)); }
+TERN_INLINE vf32 vf32_scale_whole(vf32 v, vf32 n) { return (vf32)_mm512_scalef_ps((__m512)v, (__m512)n); }
 /* The 64-bit products of the lower 32 bits of each lane; the upper halves are ignored. */
 TERN_INLINE vu64 vu64_multiply_u32(vu64 a, vu64 b) { return (vu64)_mm512_mul_epu32((__m512i)a, (__m512i)b); }
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }

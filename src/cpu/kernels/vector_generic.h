@@ -12,6 +12,9 @@ TERN_INLINE vf32 vf32_sqrt(vf32 v) {
 }
 TERN_INLINE vf32 vf32_select(vi32 mask, vf32 yes, vf32 no) { return (vf32)((mask & (vi32)yes) | (~mask & (vi32)no)); }
 TERN_INLINE vf64 vf64_select(vi64 mask, vf64 yes, vf64 no) { return (vf64)((mask & (vi64)yes) | (~mask & (vi64)no)); }
+TERN_INLINE vf32 vf32_max(vf32 x, vf32 y) { return vf32_select(x > y, x, y); }
+TERN_INLINE vf32 vf32_min(vf32 x, vf32 y) { return vf32_select(x < y, x, y); }
+TERN_INLINE vf32 vf32_reciprocal(vf32 x) { return 1.0f / x; }
 TERN_INLINE bool vf32_any(vi32 mask) {
   int32_t any = 0;
   for (int i = 0; i < VF32_LANES; i++) any |= mask[i];
@@ -32,6 +35,7 @@ TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) {
   vi32 half = n >> 1;
   return v * (vf32)((half + 127) << 23) * (vf32)((n - half + 127) << 23);
 }
+TERN_INLINE vf32 vf32_scale_whole(vf32 v, vf32 n) { return vf32_scale(v, __builtin_convertvector(n, vi32)); }
 /* The 64-bit products of the lower 32 bits of each lane; the upper halves are ignored. */
 #if defined(__SSE2__)
 TERN_INLINE vu64 vu64_multiply_u32(vu64 a, vu64 b) { return (vu64)__builtin_ia32_pmuludq128((vi32)a, (vi32)b); }
