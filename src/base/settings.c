@@ -9,6 +9,12 @@ static const struct { const char *variable, *fallback, *help; } rows[] = {
 };
 
 static const char *values[TERN_SETTING_COUNT];
+/* Every override ever made, the newest first. */
+static struct kept {
+  struct kept *before;
+  const char *instead_of;
+  char text[];
+} *kept;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void read_environment(void) {
@@ -26,9 +32,13 @@ const char *tern_setting_text(tern_setting setting) {
 
 void tern_setting_override(tern_setting setting, const char *value) {
   pthread_once(&once, read_environment);
-  const char *copy = strdup(value ? value : rows[setting].fallback);
-  /* The old text is leaked on purpose: a reader may still hold it, and overrides are rare. */
-  if (copy) __atomic_store_n(&values[setting], copy, __ATOMIC_RELEASE);
+  const char *text = value ? value : rows[setting].fallback;
+  struct kept *copy = malloc(sizeof *copy + strlen(text) + 1);
+  if (!copy) return;
+  strcpy(copy->text, text);
+  /* The old text stays, within reach of leak checkers: a reader may still hold it, and overrides are rare. */
+  copy->before = __atomic_exchange_n(&kept, copy, __ATOMIC_ACQ_REL);
+  copy->instead_of = __atomic_exchange_n(&values[setting], copy->text, __ATOMIC_ACQ_REL);
 }
 
 int64_t tern_setting_int(tern_setting setting, int64_t fallback) {

@@ -117,8 +117,10 @@ TERN_PJRT_STRUCT(Client_Create, kv_try_get_user_arg,
   pjrt_client *client; /* out */
   void *kv_try_get_callback, *kv_try_get_user_arg;)
 TERN_PJRT_STRUCT(Client_Destroy, client, pjrt_client *client;)
-TERN_PJRT_STRUCT(Client_PlatformName, platform_name_size, pjrt_client *client; const char *platform_name; size_t platform_name_size;)             /* out: name */
-TERN_PJRT_STRUCT(Client_PlatformVersion, platform_version_size, pjrt_client *client; const char *platform_version; size_t platform_version_size;) /* out: version */
+TERN_PJRT_STRUCT(Client_PlatformName, platform_name_size,
+  pjrt_client *client; const char *platform_name; size_t platform_name_size;) /* out: name */
+TERN_PJRT_STRUCT(Client_PlatformVersion, platform_version_size,
+  pjrt_client *client; const char *platform_version; size_t platform_version_size;) /* out: version */
 TERN_PJRT_STRUCT(Client_AddressableDevices, num_addressable_devices,
   pjrt_client *client; pjrt_device *const *addressable_devices; size_t num_addressable_devices;) /* out: devices; live as long as the client */
 TERN_PJRT_STRUCT(Client_Compile, executable,
@@ -153,7 +155,8 @@ TERN_PJRT_STRUCT(Device_MemoryStats, peak_pool_bytes_is_set,
 TERN_PJRT_STRUCT(Executable_Destroy, executable, pjrt_executable *executable;)
 TERN_PJRT_STRUCT(Executable_NumOutputs, num_outputs, pjrt_executable *executable; size_t num_outputs;) /* out: count */
 TERN_PJRT_STRUCT(LoadedExecutable_Destroy, executable, pjrt_loaded_executable *executable;)
-TERN_PJRT_STRUCT(LoadedExecutable_GetExecutable, executable, pjrt_loaded_executable *loaded_executable; pjrt_executable *executable;) /* out: executable, the caller's */
+TERN_PJRT_STRUCT(LoadedExecutable_GetExecutable, executable,
+  pjrt_loaded_executable *loaded_executable; pjrt_executable *executable;) /* out: executable, the caller's */
 TERN_PJRT_STRUCT(LoadedExecutable_Execute, execute_device,
   pjrt_loaded_executable *executable; pjrt_execute_options *options;
   pjrt_buffer *const *const *argument_lists; size_t num_devices, num_args; /* [device][argument] */

@@ -21,7 +21,8 @@ static tern_status open_device(const char *spec, int ordinal, tern_backend_devic
   tern_backend_device *device = NULL;
   tern_status status = NULL;
   if (ordinal < 0 || (size_t)ordinal >= client->n_devices)
-    status = tern_error_new(TERN_INVALID_ARGUMENT, "device %d of '%s' does not exist: the plug-in shows %zu (numbered from 0)", ordinal, spec, client->n_devices);
+    status =
+        tern_error_new(TERN_INVALID_ARGUMENT, "device %d of '%s' does not exist: the plug-in shows %zu (numbered from 0)", ordinal, spec, client->n_devices);
   else if (!(device = calloc(1, sizeof *device)))
     status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for device %d of '%s'", ordinal, spec);
   if (status) {
@@ -71,8 +72,8 @@ static void info(tern_backend_device *device, tern_backend_info *out) {
   const tern_pjrt_client *client = device->client;
   *out = (tern_backend_info){.static_shapes = true};
   snprintf(out->name, sizeof out->name, "%s", device->name);
-  snprintf(out->platform, sizeof out->platform, "%s%s%.100s, PJRT %d.%d", client->platform_name, *client->platform ? ", " : "", client->platform, client->api->version.major_version,
-           client->api->version.minor_version);
+  snprintf(out->platform, sizeof out->platform, "%s%s%.100s, PJRT %d.%d", client->platform_name, *client->platform ? ", " : "", client->platform,
+           client->api->version.major_version, client->api->version.minor_version);
   out->has_f64 = !(client->target->lacks & 1u << TERN_F64);
   out->has_i64 = !(client->target->lacks & 1u << TERN_I64);
   out->has_complex = !(client->target->lacks & 1u << TERN_C64);

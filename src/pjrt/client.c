@@ -9,8 +9,10 @@
 /* ---- errors and events ---- */
 
 static const char *code_word(int code) {
-  static const char *const words[] = {"OK",         "CANCELLED",           "UNKNOWN",  "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
-                                      "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"};
+  static const char *const words[] = {"OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+                                      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+                                      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+                                      "DATA_LOSS", "UNAUTHENTICATED"};
   return code >= 0 && code < (int)TERN_COUNT(words) ? words[code] : "an unknown code";
 }
 
@@ -26,7 +28,9 @@ tern_status tern_pjrt_status(const pjrt_api *api, pjrt_error *error, const char 
   }
   /* Compilers put whole programs into their messages. */
   int length = message.message ? (message.message_size > 8000 ? 8000 : (int)message.message_size) : 0;
-  tern_status status = tern_error_new(code.code == PJRT_CODE_RESOURCE_EXHAUSTED ? TERN_OUT_OF_MEMORY : code.code == PJRT_CODE_UNIMPLEMENTED ? TERN_UNSUPPORTED : TERN_PLUGIN_FAILED,
+  tern_status status = tern_error_new(code.code == PJRT_CODE_RESOURCE_EXHAUSTED ? TERN_OUT_OF_MEMORY
+                                      : code.code == PJRT_CODE_UNIMPLEMENTED    ? TERN_UNSUPPORTED
+                                                                                : TERN_PLUGIN_FAILED,
                                       "%s: the plug-in answered %s: %.*s", doing, code_word(code.code), length, length ? message.message : "");
   TERN_PJRT_ARGS(Error_Destroy, destroy, .error = error);
   api->Error_Destroy(&destroy);
@@ -49,10 +53,12 @@ static tern_status check_entries(const char *path, const pjrt_api *api) {
     return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s is not usable: its function table says it has %zu bytes", path, api->struct_size);
   int major = api->version.major_version, minor = api->version.minor_version;
   if (major != TERN_PJRT_MAJOR || minor < TERN_PJRT_OLDEST_MINOR)
-    return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s speaks version %d.%d of the PJRT C API, and tern speaks %d.%d and later %d.x: install %s", path, major, minor,
-                          TERN_PJRT_MAJOR, TERN_PJRT_OLDEST_MINOR, TERN_PJRT_MAJOR, major > TERN_PJRT_MAJOR ? "an older plug-in or a newer tern" : "a newer plug-in");
-#define TERN_PJRT_ENTRY(name) \
-  if (!TERN_PJRT_HAS(api, name)) return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s (PJRT C API %d.%d) has no PJRT_%s, which tern needs", path, major, minor, #name);
+    return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s speaks version %d.%d of the PJRT C API, and tern speaks %d.%d and later %d.x: install %s", path,
+                          major, minor, TERN_PJRT_MAJOR, TERN_PJRT_OLDEST_MINOR, TERN_PJRT_MAJOR,
+                          major > TERN_PJRT_MAJOR ? "an older plug-in or a newer tern" : "a newer plug-in");
+#define TERN_PJRT_ENTRY(name)    \
+  if (!TERN_PJRT_HAS(api, name)) \
+    return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s (PJRT C API %d.%d) has no PJRT_%s, which tern needs", path, major, minor, #name);
 #define TERN_PJRT_REPORT(name) TERN_PJRT_ENTRY(name)
 #define TERN_PJRT_OPTIONAL(name)
 #define TERN_PJRT_UNUSED(name)
@@ -93,7 +99,8 @@ static tern_status negotiate(const char *path, const pjrt_api *api, int64_t vers
       memcpy(version, a->int64_array_value, 3 * sizeof *version);
   }
   if (version[0] == 0 && version[1] > 0)
-    return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s reads StableHLO up to %d.%d.%d, and tern writes 1.0: install a newer plug-in", path, (int)version[0], (int)version[1], (int)version[2]);
+    return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s reads StableHLO up to %d.%d.%d, and tern writes 1.0: install a newer plug-in", path,
+                          (int)version[0], (int)version[1], (int)version[2]);
   return NULL;
 }
 
@@ -103,12 +110,14 @@ tern_status tern_pjrt_set_up_run(const char *path, int devices, void (*progress)
   TERN_TRY(load(path, &out->api));
   if (progress) progress(context, TERN_PJRT_INITIALISING);
   TERN_PJRT_ARGS(Plugin_Initialize, initialise, 0);
-  TERN_TRY(tern_error_prefix(tern_pjrt_status(out->api, out->api->Plugin_Initialize(&initialise), "PJRT_Plugin_Initialize"), "cannot initialise the plug-in %s", path));
+  TERN_TRY(tern_error_prefix(tern_pjrt_status(out->api, out->api->Plugin_Initialize(&initialise), "PJRT_Plugin_Initialize"), "cannot initialise the plug-in %s",
+                             path));
   TERN_TRY(negotiate(path, out->api, out->stablehlo));
 
   if (progress) progress(context, TERN_PJRT_CREATING);
   /* XLA on a CPU shows as many devices as it is told; others would refuse the option, so it goes only to a file named so. */
-  pjrt_named_value count = {.struct_size = sizeof count, .name = "cpu_device_count", .name_size = 16, .type = PJRT_VALUE_INT64, .int64_value = devices, .value_size = 1};
+  pjrt_named_value count = {
+      .struct_size = sizeof count, .name = "cpu_device_count", .name_size = 16, .type = PJRT_VALUE_INT64, .int64_value = devices, .value_size = 1};
   const char *slash = strrchr(path, '/');
   TERN_PJRT_ARGS(Client_Create, create, .create_options = &count, .num_options = strstr(slash ? slash : path, "cpu") != NULL);
   pjrt_error *error = out->api->Client_Create(&create);

@@ -9,12 +9,12 @@
 
 struct tern_executable {
   tern_backend_device *device;
-  pjrt_loaded_executable *loaded;    /* NULL: nothing to compute, every result is without elements */
+  pjrt_loaded_executable *loaded; /* NULL: nothing to compute, every result is without elements */
   tern_pjrt_signature signature;
   int32_t n_parameters, n_results, n_scalars;
-  tern_value_info *results;          /* dtype and dims of each; dims are in `dims` */
+  tern_value_info *results; /* dtype and dims of each; dims are in `dims` */
   int64_t *dims;
-  int64_t output_bytes;              /* of results that take no input's storage over */
+  int64_t output_bytes; /* of results that take no input's storage over */
   tern_dtype *scalar_dtypes;
 };
 
@@ -102,7 +102,8 @@ static tern_status check_outputs(const tern_executable *e) {
   tern_error_free(status);
   TERN_PJRT_ARGS(Executable_Destroy, destroy, .executable = get.executable);
   tern_error_free(tern_pjrt_status(api, api->Executable_Destroy(&destroy), "PJRT_Executable_Destroy"));
-  return wrong ? tern_error_new(TERN_PLUGIN_FAILED, "the plug-in compiled a program of %d outputs to one of %zu", e->signature.n_outputs, count.num_outputs) : NULL;
+  return wrong ? tern_error_new(TERN_PLUGIN_FAILED, "the plug-in compiled a program of %d outputs to one of %zu", e->signature.n_outputs, count.num_outputs)
+               : NULL;
 }
 
 /* The results' types, for wrapping outputs: the executable keeps no reference to the program. */
@@ -131,7 +132,8 @@ tern_status tern_pjrt_compile(tern_backend_device *device, const tern_program *p
   TERN_TRY(tern_pjrt_legalise(program, device->client->target, device->client->platform_name, &legal));
   tern_executable *e = calloc(1, sizeof *e);
   tern_status status = NULL;
-  if (!e) status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for an executable");
+  if (!e)
+    status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for an executable");
   else if (legal->n_parameters != program->n_parameters || legal->n_results != program->n_results || legal->n_scalars != program->n_scalars)
     status = tern_error_new(TERN_INTERNAL, "internal error: the decomposition of a program has another signature; please report it");
   if (!status) {
@@ -168,9 +170,9 @@ void tern_pjrt_executable_release(tern_executable *e) {
 /* What one launch needs beside the plug-in's call. */
 typedef struct launch_scratch {
   pjrt_buffer **arguments, **outputs;
-  int64_t *kept;          /* arguments the plug-in must not take over */
+  int64_t *kept; /* arguments the plug-in must not take over */
   size_t n_kept;
-  tern_memory **fresh;    /* the results' descriptions */
+  tern_memory **fresh; /* the results' descriptions */
   pjrt_buffer *words, *doubles;
 } launch_scratch;
 
@@ -190,7 +192,8 @@ static tern_status upload_scalars(const tern_executable *e, const uint64_t *scal
     int64_t count = doubles ? n : 2 * n;
     pjrt_event *done;
     pjrt_buffer **buffer = doubles ? &s->doubles : &s->words;
-    status = tern_pjrt_status(api, tern_pjrt_buffer_from_host(e->device, doubles ? PJRT_TYPE_F64 : PJRT_TYPE_U32, &count, 1, packed, buffer, &done), "PJRT_Client_BufferFromHostBuffer");
+    status = tern_pjrt_status(api, tern_pjrt_buffer_from_host(e->device, doubles ? PJRT_TYPE_F64 : PJRT_TYPE_U32, &count, 1, packed, buffer, &done),
+                              "PJRT_Client_BufferFromHostBuffer");
     if (!status) status = tern_pjrt_await(api, done, "PJRT_Client_BufferFromHostBuffer");
     s->arguments[doubles ? signature->doubles_argument : signature->words_argument] = *buffer;
   }
@@ -324,7 +327,8 @@ tern_status tern_pjrt_execute(tern_executable *e, tern_launch *launch) {
 
   tern_status status = NULL;
   for (int32_t i = 0; i < e->n_results && !status; i++)
-    if (!(s.fresh[i] = tern_pjrt_memory_new(e->results[i].dtype, e->results[i].rank, e->results[i].dims))) status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for the results of a launch");
+    if (!(s.fresh[i] = tern_pjrt_memory_new(e->results[i].dtype, e->results[i].rank, e->results[i].dims)))
+      status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for the results of a launch");
   if (!status) status = list_arguments(e, launch, &s);
   if (!status && e->device->limit) {
     int64_t taken_over = 0;
@@ -340,8 +344,10 @@ tern_status tern_pjrt_execute(tern_executable *e, tern_launch *launch) {
         mark_lost_inputs(e, &s, launch);
         status = tern_error_prefix(status, "a launch on %s:%d failed", e->device->name, e->device->ordinal);
       } else if ((status = read_checks(e, &s, launch))) {
-        if (tern_error_code(status) == TERN_INDEX_OUT_OF_RANGE) restore_inputs(e, &s, launch);
-        else mark_lost_inputs(e, &s, launch);
+        if (tern_error_code(status) == TERN_INDEX_OUT_OF_RANGE)
+          restore_inputs(e, &s, launch);
+        else
+          mark_lost_inputs(e, &s, launch);
       }
     }
   }

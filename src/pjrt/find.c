@@ -5,7 +5,9 @@
 #include <unistd.h>
 #include "pjrt.h"
 
-static const struct { const char *name, *file, *folder, *package; } known[] = {
+static const struct {
+  const char *name, *file, *folder, *package;
+} known[] = {
 #define TERN_PLUGIN(name, file, folder, package) {name, file, folder, package},
 #include "plugins.def"
 #undef TERN_PLUGIN
@@ -70,13 +72,16 @@ static tern_status not_found(const char *spec, int row) {
   const char *searched = tern_setting_text(TERN_SETTING_PLUGIN_PATH);
   const char *where = *searched ? searched : "(empty)";
   if (row >= 0)
-    return tern_error_new(TERN_NOT_FOUND, "no PJRT plug-in '%s': looked for %s along TERN_PLUGIN_PATH=%s; install it (pip install %s), or set TERN_DEVICE to the path of its .so",
-                          spec, known[row].file, where, known[row].package);
+    return tern_error_new(
+        TERN_NOT_FOUND, "no PJRT plug-in '%s': looked for %s along TERN_PLUGIN_PATH=%s; install it (pip install %s), or set TERN_DEVICE to the path of its .so",
+        spec, known[row].file, where, known[row].package);
   char names[512] = "";
   for (size_t k = 0, at = 0; k < TERN_COUNT(known) && at < sizeof names; k++)
     at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", k ? ", " : "", known[k].name);
-  return tern_error_new(TERN_NOT_FOUND, "no PJRT plug-in '%s': not a name tern knows (%s), and no %s.so or lib%s.so along TERN_PLUGIN_PATH=%s; set TERN_DEVICE to the path of "
-                        "the plug-in's .so, or add %s=<path> to TERN_PLUGIN_PATH", spec, names, spec, spec, where, spec);
+  return tern_error_new(TERN_NOT_FOUND,
+                        "no PJRT plug-in '%s': not a name tern knows (%s), and no %s.so or lib%s.so along TERN_PLUGIN_PATH=%s; set TERN_DEVICE to the path of "
+                        "the plug-in's .so, or add %s=<path> to TERN_PLUGIN_PATH",
+                        spec, names, spec, spec, where, spec);
 }
 
 tern_status tern_pjrt_find(const char *spec, char **path) {

@@ -36,12 +36,13 @@ tern_status tern_pjrt_legalise(const tern_program *program, const tern_pjrt_targ
   tern_status status = NULL;
   for (int32_t o = 0; o < legal->n_ops && !status; o++) {
     const tern_op *op = &legal->ops[o];
-    if (!is_written(op->kind)) status = tern_error_new(TERN_INTERNAL, "internal error: no decomposition of %s for a PJRT plug-in; please report it", tern_op_rows[op->kind].name);
+    const char *name = tern_op_rows[op->kind].name;
+    if (!is_written(op->kind)) status = tern_error_new(TERN_INTERNAL, "internal error: no decomposition of %s for a PJRT plug-in; please report it", name);
     for (int32_t r = 0; r < op->n_results && !status; r++) {
       tern_dtype dtype = legal->values[op->first_result + r].dtype;
       if (target->lacks & 1u << dtype)
-        status = tern_error_new(TERN_UNSUPPORTED, "%s has no %s, which %s gives here: use another dtype, or keep this part on the CPU", platform_name, tern_dtype_name(dtype),
-                                tern_op_rows[op->kind].name);
+        status = tern_error_new(TERN_UNSUPPORTED, "%s has no %s, which %s gives here: use another dtype, or keep this part on the CPU", platform_name,
+                                tern_dtype_name(dtype), name);
     }
   }
   if (status) {

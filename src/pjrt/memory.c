@@ -26,8 +26,8 @@ tern_status tern_pjrt_make_room(tern_backend_device *device, int64_t bytes) {
   int64_t used = device->stats.bytes_in_use;
   pthread_mutex_unlock(&device->lock);
   if (bytes <= device->limit - used) return NULL;
-  return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory on %s:%d: asked for %lld bytes with %lld in use, and the limit (TERN_MEMORY_LIMIT) is %lld", device->name, device->ordinal,
-                        (long long)bytes, (long long)used, (long long)device->limit);
+  return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory on %s:%d: asked for %lld bytes with %lld in use, and the limit (TERN_MEMORY_LIMIT) is %lld",
+                        device->name, device->ordinal, (long long)bytes, (long long)used, (long long)device->limit);
 }
 
 /* ---- buffers ---- */
@@ -48,7 +48,8 @@ void tern_pjrt_buffer_destroy(const pjrt_api *api, pjrt_buffer *buffer) {
   tern_error_free(tern_pjrt_status(api, api->Buffer_Destroy(&destroy), "PJRT_Buffer_Destroy"));
 }
 
-pjrt_error *tern_pjrt_buffer_from_host(tern_backend_device *device, int type, const int64_t *dims, size_t rank, const void *host, pjrt_buffer **out, pjrt_event **done) {
+pjrt_error *tern_pjrt_buffer_from_host(tern_backend_device *device, int type, const int64_t *dims, size_t rank, const void *host, pjrt_buffer **out,
+                                       pjrt_event **done) {
   TERN_PJRT_ARGS(Client_BufferFromHostBuffer, from, .client = device->client->handle, .data = host, .type = type, .dims = dims, .num_dims = rank,
                  .host_buffer_semantics = PJRT_HOST_BUFFER_IMMUTABLE_ONLY_DURING_CALL, .device = device->device);
   pjrt_error *error = device->client->api->Client_BufferFromHostBuffer(&from);
@@ -60,7 +61,8 @@ pjrt_error *tern_pjrt_buffer_from_host(tern_backend_device *device, int type, co
 /* A description with room made for it; the buffer is the caller's to fill in. */
 static tern_status prepare(tern_backend_device *device, tern_dtype dtype, int rank, const int64_t *dims, tern_memory **out) {
   if (device->client->target->lacks & 1u << dtype)
-    return tern_error_new(TERN_UNSUPPORTED, "%s has no %s: convert the tensor to another dtype, or keep it on the CPU", device->client->platform_name, tern_dtype_name(dtype));
+    return tern_error_new(TERN_UNSUPPORTED, "%s has no %s: convert the tensor to another dtype, or keep it on the CPU", device->client->platform_name,
+                          tern_dtype_name(dtype));
   tern_memory *memory = tern_pjrt_memory_new(dtype, rank, dims);
   if (!memory) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for the description of an array");
   tern_status status = tern_pjrt_make_room(device, (int64_t)memory->bytes);
@@ -81,8 +83,6 @@ static tern_status upload_into(tern_backend_device *device, tern_memory *memory,
   if (!status && !memory->buffer) status = tern_error_new(TERN_PLUGIN_FAILED, "PJRT_Client_BufferFromHostBuffer gave no buffer");
   return tern_error_prefix(status, "cannot copy %zu bytes to %s:%d", memory->bytes, device->name, device->ordinal);
 }
-
-
 
 tern_status tern_pjrt_allocate(tern_backend_device *device, tern_dtype dtype, int rank, const int64_t *dims, tern_memory **out) {
   tern_memory *memory = NULL;
@@ -129,14 +129,14 @@ tern_status tern_pjrt_upload(tern_backend_device *device, tern_dtype dtype, int 
 }
 
 tern_status tern_pjrt_download(tern_backend_device *device, tern_memory *memory, void *host, size_t bytes) {
-  if (bytes != memory->bytes)
-    return tern_error_new(TERN_INVALID_ARGUMENT, "download of %zu bytes from an array of %zu", bytes, memory->bytes);
+  if (bytes != memory->bytes) return tern_error_new(TERN_INVALID_ARGUMENT, "download of %zu bytes from an array of %zu", bytes, memory->bytes);
   if (!bytes) return NULL;
   if (memory->lost) return tern_error_new(TERN_PLUGIN_FAILED, "the contents of this array were lost when the plug-in failed in an earlier launch");
   /* The device may keep another order of dimensions; the host wants row-major. */
   int64_t order[TERN_MAX_RANK];
   for (int d = 0; d < memory->rank; d++) order[d] = memory->rank - 1 - d;
-  pjrt_layout layout = {.struct_size = sizeof layout, .type = PJRT_LAYOUT_TILED,
+  pjrt_layout layout = {.struct_size = sizeof layout,
+                        .type = PJRT_LAYOUT_TILED,
                         .tiled = {.struct_size = sizeof layout.tiled, .minor_to_major = order, .minor_to_major_size = (size_t)memory->rank}};
   const pjrt_api *api = device->client->api;
   TERN_PJRT_ARGS(Buffer_ToHostBuffer, to, .src = memory->buffer, .host_layout = &layout, .dst = host, .dst_size = bytes);

@@ -96,7 +96,8 @@ void tern_pjrt_count(tern_backend_device *device, int64_t bytes, int64_t arrays)
 /* TERN_OUT_OF_MEMORY where `bytes` more would pass the device's limit. */
 tern_status tern_pjrt_make_room(tern_backend_device *device, int64_t bytes);
 void tern_pjrt_buffer_destroy(const pjrt_api *api, pjrt_buffer *buffer); /* NULL is fine */
-pjrt_error *tern_pjrt_buffer_from_host(tern_backend_device *device, int type, const int64_t *dims, size_t rank, const void *host, pjrt_buffer **out, pjrt_event **done);
+pjrt_error *tern_pjrt_buffer_from_host(tern_backend_device *device, int type, const int64_t *dims, size_t rank, const void *host, pjrt_buffer **out,
+                                       pjrt_event **done); /* `done`: when the host's data may be reused */
 int tern_pjrt_type(tern_dtype dtype); /* PJRT_TYPE_... */
 
 /* ---- legalise.c ---- */

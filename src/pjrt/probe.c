@@ -14,9 +14,10 @@
 #include <unistd.h>
 #include "pjrt.h"
 
-static const char *const doing[] = {
-    [TERN_PJRT_LOADING] = "being loaded", [TERN_PJRT_INITIALISING] = "initialising (PJRT_Plugin_Initialize)",
-    [TERN_PJRT_CREATING] = "making its client (PJRT_Client_Create)", [TERN_PJRT_READY] = "ending"};
+static const char *const doing[] = {[TERN_PJRT_LOADING] = "being loaded",
+                                    [TERN_PJRT_INITIALISING] = "initialising (PJRT_Plugin_Initialize)",
+                                    [TERN_PJRT_CREATING] = "making its client (PJRT_Client_Create)",
+                                    [TERN_PJRT_READY] = "ending"};
 
 static void say(int pipe, const void *data, size_t size) {
   while (write(pipe, data, size) < 0 && errno == EINTR) continue;
@@ -116,9 +117,11 @@ tern_status tern_pjrt_probe(const char *path, int devices, double seconds) {
   close(words);
   if (*at == 'K') return NULL;
   if (*at == 'E' && at[1]) return tern_error_new((tern_code)(at[1] - 'A'), "%s%s", at + 2, tail);
-  if (late) return tern_error_new(TERN_TIMEOUT, "the plug-in %s did not answer within %g s (TERN_PLUGIN_TIMEOUT) while %s%s", path, seconds, doing[stage], tail);
+  if (late)
+    return tern_error_new(TERN_TIMEOUT, "the plug-in %s did not answer within %g s (TERN_PLUGIN_TIMEOUT) while %s%s", path, seconds, doing[stage], tail);
   if (WIFSIGNALED(how))
-    return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s crashed (%s) while %s; tried in a child process, this one is unharmed%s", path, strsignal(WTERMSIG(how)), doing[stage], tail);
-  return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s ended the process (exit status %d) while %s; tried in a child process, this one is unharmed%s", path, WEXITSTATUS(how),
-                        doing[stage], tail);
+    return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s crashed (%s) while %s; tried in a child process, this one is unharmed%s", path,
+                          strsignal(WTERMSIG(how)), doing[stage], tail);
+  return tern_error_new(TERN_PLUGIN_FAILED, "the plug-in %s ended the process (exit status %d) while %s; tried in a child process, this one is unharmed%s",
+                        path, WEXITSTATUS(how), doing[stage], tail);
 }

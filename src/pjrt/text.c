@@ -24,7 +24,8 @@ static tern_status make_signature(const tern_program *p, tern_pjrt_signature *s)
   s->aliased_result = malloc(((size_t)p->n_parameters + 1) * sizeof(int32_t));
   s->result_output = malloc(((size_t)p->n_results + 1) * sizeof(int32_t));
   s->check_tags = malloc(((size_t)n_checks + 1) * sizeof(uint32_t));
-  if (!s->parameter_argument || !s->aliased_result || !s->result_output || !s->check_tags) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for the signature of a program");
+  if (!s->parameter_argument || !s->aliased_result || !s->result_output || !s->check_tags)
+    return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for the signature of a program");
 
   for (int32_t i = 0; i < p->n_parameters; i++) {
     s->aliased_result[i] = -1;
@@ -252,8 +253,10 @@ tern_status tern_pjrt_text(const tern_program *program, bool lines, bool guard_n
     append_arguments(&t, &whole, false);
     tern_text_append(&whole, ") -> (%s), sym_name = \"main\"}> ({\n  ^bb0(", t.region.data ? t.region.data : "");
     append_arguments(&t, &whole, true);
-    tern_text_append(&whole, "):\n%s  }) : () -> ()\n}) {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} : () -> ()\n", t.out.data ? t.out.data : "");
-    if (t.out.failed || t.properties.failed || t.region.failed || whole.failed) status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for the text of a program");
+    tern_text_append(&whole, "):\n%s  }) : () -> ()\n", t.out.data ? t.out.data : "");
+    tern_text_append(&whole, "}) {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} : () -> ()\n");
+    if (t.out.failed || t.properties.failed || t.region.failed || whole.failed)
+      status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for the text of a program");
   }
   free(t.values);
   free(t.checks);

@@ -27,8 +27,10 @@ static void region_binary(tern_text *t, const char *result, const char *name, co
 }
 
 static void region_compare(tern_text *t, const char *result, const char *how, const char *x, const char *y, tern_dtype dtype) {
-  tern_text_append(&t->region, "      %%%s = \"stablehlo.compare\"(%%%s, %%%s) <{comparison_direction = #stablehlo<comparison_direction %s>, compare_type = #stablehlo<comparison_type %s>}> : (", result, x,
-                   y, how, tern_text_compare_type(dtype));
+  tern_text_append(&t->region,
+                   "      %%%s = \"stablehlo.compare\"(%%%s, %%%s) <{comparison_direction = #stablehlo<comparison_direction %s>, compare_type = "
+                   "#stablehlo<comparison_type %s>}> : (",
+                   result, x, y, how, tern_text_compare_type(dtype));
   append_scalar(&t->region, dtype);
   tern_text_append(&t->region, ", ");
   append_scalar(&t->region, dtype);
@@ -71,12 +73,15 @@ void tern_text_region_binary(tern_text *t, const char *name, tern_dtype dtype) {
 }
 
 const char *tern_text_reduction_name(tern_reduction how) {
-  static const char *const names[] = {[TERN_SUM] = "add", [TERN_PROD] = "multiply", [TERN_MAX] = "maximum", [TERN_MIN] = "minimum", [TERN_ALL] = "and", [TERN_ANY] = "or"};
+  static const char *const names[] = {
+      [TERN_SUM] = "add", [TERN_PROD] = "multiply", [TERN_MAX] = "maximum", [TERN_MIN] = "minimum", [TERN_ALL] = "and", [TERN_ANY] = "or"};
   return names[how];
 }
 
 /* On bools a sum is "any" and a product "all": StableHLO's add and multiply of i1, which not every plug-in has. */
-static tern_reduction on_bools(tern_reduction how) { return how == TERN_SUM || how == TERN_MAX ? TERN_ANY : how == TERN_PROD || how == TERN_MIN ? TERN_ALL : how; }
+static tern_reduction on_bools(tern_reduction how) {
+  return how == TERN_SUM || how == TERN_MAX ? TERN_ANY : how == TERN_PROD || how == TERN_MIN ? TERN_ALL : how;
+}
 
 /* The half-width formats add and multiply up in f32. */
 static tern_dtype accumulator(tern_dtype dtype, tern_reduction how) {
@@ -88,8 +93,10 @@ static tern_dtype accumulator(tern_dtype dtype, tern_reduction how) {
 static tern_text_value without_dims(tern_text_value x, int n, const int32_t *dims) {
   tern_text_value shape = tern_text_shape(x.dtype, 0, NULL);
   for (int d = 0, r = 0; d < x.rank; d++) {
-    if (r < n && dims[r] == d) r++;
-    else shape.dims[shape.rank++] = x.dims[d];
+    if (r < n && dims[r] == d)
+      r++;
+    else
+      shape.dims[shape.rank++] = x.dims[d];
   }
   return shape;
 }
@@ -117,7 +124,8 @@ void tern_text_write_arg_reduce(tern_text *t, const tern_op *op) {
   const char *better = op->attrs->reduce.how == TERN_MAX ? "GT" : "LT";
   bool is_float = tern_dtype_is_float(x.dtype);
   tern_text_value places = tern_text_iota(t, tern_text_like(x, TERN_I64), dim);
-  tern_text_value start = tern_text_identity(t, x.dtype == TERN_BOOL ? (op->attrs->reduce.how == TERN_MAX ? TERN_ANY : TERN_ALL) : op->attrs->reduce.how, x.dtype);
+  tern_text_value start =
+      tern_text_identity(t, x.dtype == TERN_BOOL ? (op->attrs->reduce.how == TERN_MAX ? TERN_ANY : TERN_ALL) : op->attrs->reduce.how, x.dtype);
   /* Past the end: a tie with the start is the array's to win. */
   tern_text_value past = tern_text_constant_int(t, tern_text_shape(TERN_I64, 0, NULL), x.dims[dim]);
 

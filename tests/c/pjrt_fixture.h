@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "../../src/diag/diag.h"
 #include "../../src/pjrt/pjrt.h"
 #include "evaluate.h"
 
@@ -41,22 +42,29 @@ static int close_test_device(void **state) {
   if (!device) return 0;
   tern_backend_stats stats;
   backend->stats(device, &stats);
-  if (stats.bytes_in_use || stats.allocations) print_error("%lld bytes in %lld arrays are left over\n", (long long)stats.bytes_in_use, (long long)stats.allocations);
+  if (stats.bytes_in_use || stats.allocations)
+    print_error("%lld bytes in %lld arrays are left over\n", (long long)stats.bytes_in_use, (long long)stats.allocations);
   backend->close(device);
   return stats.bytes_in_use || stats.allocations;
 }
 
-#define NEED_DEVICE()                              \
-  do {                                             \
-    if (!device) {                                 \
-      print_message("skipped: %s\n", why_not);     \
-      skip();                                      \
-    }                                              \
+#define NEED_DEVICE()                          \
+  do {                                         \
+    if (!device) {                             \
+      print_message("skipped: %s\n", why_not); \
+      skip();                                  \
+    }                                          \
   } while (0)
 
 static void expect_ok(tern_status status) {
   if (status) fail_msg("%s: %s", tern_code_name(tern_error_code(status)), tern_error_message(status));
 }
+
+#ifdef __SANITIZE_ADDRESS__
+/* What the plug-in itself never frees is not tern's. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:_pjrt\nleak:pjrt_c_api\n"; }
+#endif
 
 static tern_program *begin(void) {
   tern_program *p;
@@ -95,7 +103,9 @@ static bool close_enough(double got, double wanted, double tolerance) {
   return fabs(got - wanted) <= tolerance * (1 + fabs(wanted));
 }
 
-static double tolerance_of(tern_dtype dtype) { return dtype == TERN_F16 ? 2e-3 : dtype == TERN_BF16 ? 1.6e-2 : dtype == TERN_F64 || dtype == TERN_C128 ? 1e-12 : 4e-6; }
+static double tolerance_of(tern_dtype dtype) {
+  return dtype == TERN_F16 ? 2e-3 : dtype == TERN_BF16 ? 1.6e-2 : dtype == TERN_F64 || dtype == TERN_C128 ? 1e-12 : 4e-6;
+}
 
 /* Where the values differ most, `loose` times the dtype's tolerance is granted (sums of many, functions of many steps). */
 static void compare_result(const tern_program *p, int r, const void *got, const void *wanted, double loose) {
@@ -108,8 +118,8 @@ static void compare_result(const tern_program *p, int r, const void *got, const 
                     : a.i == b.i;
     if (same) continue;
     const tern_op *op = &p->ops[v->op];
-    print_error("result %d (%s of %s), element %lld: %.9g + %.9gi / %lld instead of %.9g + %.9gi / %lld\n", r, tern_op_rows[op->kind].name, tern_dtype_name(v->dtype), (long long)i, a.re, a.im,
-                (long long)a.i, b.re, b.im, (long long)b.i);
+    print_error("result %d (%s of %s), element %lld: %.9g + %.9gi / %lld instead of %.9g + %.9gi / %lld\n", r, tern_op_rows[op->kind].name,
+                tern_dtype_name(v->dtype), (long long)i, a.re, a.im, (long long)a.i, b.re, b.im, (long long)b.i);
     char *text = tern_program_text(p);
     if (text && p->n_ops < 40) print_error("%s", text);
     free(text);
@@ -131,8 +141,10 @@ static void check_program(tern_program *p, const void *const *data, const uint64
     const tern_value_info *v = &p->values[p->parameters[i]];
     int64_t count = tern_dims_count(v->rank, v->dims);
     host[i] = calloc((size_t)count + 1, tern_dtype_size(v->dtype));
-    if (data && data[i]) memcpy(host[i], data[i], (size_t)count * tern_dtype_size(v->dtype));
-    else fill(v->dtype, count, host[i], awkward);
+    if (data && data[i])
+      memcpy(host[i], data[i], (size_t)count * tern_dtype_size(v->dtype));
+    else
+      fill(v->dtype, count, host[i], awkward);
     expect_ok(backend->upload(device, v->dtype, v->rank, v->dims, host[i], &inputs[i]));
   }
   expect_ok(evaluate(p, (const void *const *)host, scalars, wanted));

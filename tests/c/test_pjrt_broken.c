@@ -24,7 +24,8 @@ static const char *plugin(const char *name) {
 /* `status` must have the code and say both pieces of text. Frees it. */
 static void expect(tern_status status, tern_code code, const char *piece, const char *other) {
   if (!status) fail_msg("no error where %s was expected", tern_code_name(code));
-  if (tern_error_code(status) != code) fail_msg("%s instead of %s: %s", tern_code_name(tern_error_code(status)), tern_code_name(code), tern_error_message(status));
+  if (tern_error_code(status) != code)
+    fail_msg("%s instead of %s: %s", tern_code_name(tern_error_code(status)), tern_code_name(code), tern_error_message(status));
   if (!strstr(tern_error_message(status), piece)) fail_msg("'%s' is not in: %s", piece, tern_error_message(status));
   if (other && !strstr(tern_error_message(status), other)) fail_msg("'%s' is not in: %s", other, tern_error_message(status));
   tern_error_free(status);
@@ -32,7 +33,11 @@ static void expect(tern_status status, tern_code code, const char *piece, const 
 
 static void test_refused(void **state) {
   (void)state;
-  static const struct { const char *name; tern_code code; const char *piece, *other; } cases[] = {
+  static const struct {
+    const char *name;
+    tern_code code;
+    const char *piece, *other;
+  } cases[] = {
       {"wrong_version", TERN_PLUGIN_FAILED, "version 7.81", "an older plug-in"},
       {"too_old", TERN_PLUGIN_FAILED, "version 0.28", "a newer plug-in"},
       {"short_table", TERN_PLUGIN_FAILED, "has no PJRT_Client_Compile", NULL},
@@ -206,7 +211,7 @@ static void test_limit(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_refused),       cmocka_unit_test(test_hang),          cmocka_unit_test(test_not_found),    cmocka_unit_test(test_found),
+      cmocka_unit_test(test_refused),           cmocka_unit_test(test_hang),          cmocka_unit_test(test_not_found),    cmocka_unit_test(test_found),
       cmocka_unit_test(test_errors_everywhere), cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_late_failure), cmocka_unit_test(test_limit)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

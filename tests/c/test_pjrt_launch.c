@@ -88,17 +88,19 @@ static void test_donation_is_honoured(void **state) {
   const pjrt_api *api = device->client->api;
   pjrt_program program = {.struct_size = sizeof program, .code = text, .code_size = strlen(text), .format = "mlir", .format_size = 4};
   static const char options[] = {0x1a, 0x04, 0x20, 0x01, 0x28, 0x01};
-  TERN_PJRT_ARGS(Client_Compile, compile_it, .client = device->client->handle, .program = &program, .compile_options = options, .compile_options_size = sizeof options);
+  TERN_PJRT_ARGS(Client_Compile, compile_it, .client = device->client->handle, .program = &program, .compile_options = options,
+                 .compile_options_size = sizeof options);
   expect_ok(tern_pjrt_status(api, api->Client_Compile(&compile_it), ""));
   float host[1024] = {3};
   tern_memory *memory = upload(TERN_F32, 1, DIMS(1024), host);
   for (int kept = 1; kept >= 0; kept--) {
     int64_t none = 0;
-    pjrt_execute_options execute_options = {.struct_size = sizeof execute_options, .non_donatable_input_indices = &none, .num_non_donatable_input_indices = (size_t)kept};
+    pjrt_execute_options execute_options = {
+        .struct_size = sizeof execute_options, .non_donatable_input_indices = &none, .num_non_donatable_input_indices = (size_t)kept};
     pjrt_buffer *output = NULL, **outputs = &output, *const *inputs = &memory->buffer;
     pjrt_event *event;
-    TERN_PJRT_ARGS(LoadedExecutable_Execute, execute, .executable = compile_it.executable, .options = &execute_options, .argument_lists = &inputs, .num_devices = 1, .num_args = 1,
-                   .output_lists = &outputs, .device_complete_events = &event);
+    TERN_PJRT_ARGS(LoadedExecutable_Execute, execute, .executable = compile_it.executable, .options = &execute_options, .argument_lists = &inputs,
+                   .num_devices = 1, .num_args = 1, .output_lists = &outputs, .device_complete_events = &event);
     expect_ok(tern_pjrt_status(api, api->LoadedExecutable_Execute(&execute), ""));
     expect_ok(tern_pjrt_await(api, event, ""));
     assert_int_equal(is_deleted(memory), !kept);
@@ -136,8 +138,12 @@ static void test_checks(void **state) {
   tern_memory *held = upload(TERN_F32, 1, DIMS(5), values), *counting = upload(TERN_F32, 0, NULL, &count);
   tern_memory *at[2] = {upload(TERN_I64, 1, DIMS(3), good), upload(TERN_I64, 1, DIMS(3), bad)};
   tern_memory *beside[2] = {upload(TERN_I32, 2, DIMS(2, 2), fine), upload(TERN_I32, 2, DIMS(2, 2), off)};
-  static const struct { int at, beside; uint32_t tag; int64_t index; bool given; } cases[] = {
-      {1, 0, 41, 5, true}, {0, 1, 42, -3, true}, {1, 1, 41, 5, true}, {1, 0, 41, 5, false}, {0, 0, 0, 0, false}, {0, 0, 0, 0, true}};
+  static const struct {
+    int at, beside;
+    uint32_t tag;
+    int64_t index;
+    bool given;
+  } cases[] = {{1, 0, 41, 5, true}, {0, 1, 42, -3, true}, {1, 1, 41, 5, true}, {1, 0, 41, 5, false}, {0, 0, 0, 0, false}, {0, 0, 0, 0, true}};
   int64_t in_use = bytes_in_use();
   for (size_t c = 0; c < TERN_COUNT(cases); c++) {
     tern_memory *inputs[4] = {held, at[cases[c].at], counting, beside[cases[c].beside]}, *outputs[3] = {NULL};
@@ -158,8 +164,10 @@ static void test_checks(void **state) {
     expect_ok(status);
     expect_floats(outputs[0], 5, (float[]){0, 2, 2, 3, 6}), expect_floats(outputs[1], 1, (float[]){1}), expect_floats(outputs[2], 3, (float[]){4, 1, 4});
     backend->release(device, outputs[2]);
-    if (given) held = outputs[0], counting = outputs[1];
-    else backend->release(device, outputs[0]), backend->release(device, outputs[1]);
+    if (given)
+      held = outputs[0], counting = outputs[1];
+    else
+      backend->release(device, outputs[0]), backend->release(device, outputs[1]);
   }
   backend->release(device, held), backend->release(device, counting);
   for (int i = 0; i < 2; i++) backend->release(device, at[i]), backend->release(device, beside[i]);
@@ -229,13 +237,15 @@ static void test_training(void **state) {
   NEED_DEVICE();
   enum { BATCH = 64, HIDDEN = 16 };
   tern_program *p = begin();
-  tern_value w1 = tern_parameter(p, TERN_F32, 2, DIMS(2, HIDDEN)), b1 = tern_parameter(p, TERN_F32, 1, DIMS(HIDDEN)), w2 = tern_parameter(p, TERN_F32, 2, DIMS(HIDDEN, 1));
+  tern_value w1 = tern_parameter(p, TERN_F32, 2, DIMS(2, HIDDEN)), b1 = tern_parameter(p, TERN_F32, 1, DIMS(HIDDEN)),
+             w2 = tern_parameter(p, TERN_F32, 2, DIMS(HIDDEN, 1));
   tern_value x = tern_parameter(p, TERN_F32, 2, DIMS(BATCH, 2)), label = tern_parameter(p, TERN_F32, 2, DIMS(BATCH, 1)), rate = tern_scalar(p, TERN_F64);
   tern_value zero = tern_constant_float(p, TERN_F32, 0, NULL, 0), one = tern_constant_float(p, TERN_F32, 0, NULL, 1);
   tern_value before = tern_add(p, tern_dot(p, x, w1, 0, NULL, NULL, 1, INTS(1), INTS(0)), b1), hidden = tern_maximum(p, before, zero);
   tern_value guess = tern_logistic(p, tern_dot(p, hidden, w2, 0, NULL, NULL, 1, INTS(1), INTS(0)));
   tern_value right = tern_select(p, tern_compare(p, TERN_EQ, label, one), guess, tern_subtract(p, one, guess));
-  tern_value loss = tern_negate(p, tern_divide(p, tern_reduce(p, TERN_SUM, tern_log(p, right), 2, INTS(0, 1)), tern_constant_float(p, TERN_F32, 0, NULL, BATCH)));
+  tern_value loss =
+      tern_negate(p, tern_divide(p, tern_reduce(p, TERN_SUM, tern_log(p, right), 2, INTS(0, 1)), tern_constant_float(p, TERN_F32, 0, NULL, BATCH)));
   tern_value g = tern_divide(p, tern_subtract(p, guess, label), tern_constant_float(p, TERN_F32, 0, NULL, BATCH));
   tern_value g2 = tern_dot(p, hidden, g, 0, NULL, NULL, 1, INTS(0), INTS(0));
   tern_value gh = tern_select(p, tern_compare(p, TERN_GT, before, zero), tern_dot(p, g, w2, 0, NULL, NULL, 1, INTS(1), INTS(1)), zero);
@@ -282,7 +292,8 @@ static void test_halves_are_rounded(void **state) {
   (void)state;
   NEED_DEVICE();
   tern_program *p = begin();
-  tern_value x = tern_parameter(p, TERN_BF16, 1, DIMS(4096)), y = tern_parameter(p, TERN_BF16, 1, DIMS(4096)), wide = tern_parameter(p, TERN_F32, 1, DIMS(4096));
+  tern_value x = tern_parameter(p, TERN_BF16, 1, DIMS(4096)), y = tern_parameter(p, TERN_BF16, 1, DIMS(4096)),
+             wide = tern_parameter(p, TERN_F32, 1, DIMS(4096));
   tern_value z = tern_add(p, tern_multiply(p, x, y), tern_multiply(p, y, y));
   for (int i = 0; i < 4; i++) z = tern_add(p, tern_multiply(p, z, tern_constant_float(p, TERN_BF16, 0, NULL, 0.3)), y);
   tern_result(p, z, -1);
@@ -293,7 +304,8 @@ static void test_halves_are_rounded(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_donation), cmocka_unit_test(test_donation_is_honoured), cmocka_unit_test(test_checks), cmocka_unit_test(test_without_elements),
-                                     cmocka_unit_test(test_odd_results), cmocka_unit_test(test_bytes), cmocka_unit_test(test_training), cmocka_unit_test(test_halves_are_rounded)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_donation),         cmocka_unit_test(test_donation_is_honoured), cmocka_unit_test(test_checks),
+                                     cmocka_unit_test(test_without_elements), cmocka_unit_test(test_odd_results),          cmocka_unit_test(test_bytes),
+                                     cmocka_unit_test(test_training),         cmocka_unit_test(test_halves_are_rounded)};
   return cmocka_run_group_tests(tests, open_test_device, close_test_device);
 }

@@ -3,7 +3,8 @@
 
 static const tern_dtype floats[] = {TERN_F32, TERN_F64, TERN_F16, TERN_BF16};
 static const tern_dtype integers[] = {TERN_U8, TERN_I8, TERN_I16, TERN_I32, TERN_I64, TERN_U16, TERN_U32, TERN_U64};
-static const tern_dtype all[] = {TERN_BOOL, TERN_U8, TERN_I8, TERN_I16, TERN_I32, TERN_I64, TERN_U16, TERN_U32, TERN_U64, TERN_F16, TERN_BF16, TERN_F32, TERN_F64};
+static const tern_dtype all[] = {TERN_BOOL, TERN_U8,  TERN_I8,  TERN_I16,  TERN_I32, TERN_I64, TERN_U16,
+                                 TERN_U32,  TERN_U64, TERN_F16, TERN_BF16, TERN_F32, TERN_F64};
 typedef tern_value (*unary)(tern_program *p, tern_value x);
 typedef tern_value (*binary)(tern_program *p, tern_value x, tern_value y);
 
@@ -12,8 +13,8 @@ static void keep(tern_program *p, tern_value v) { tern_result(p, v, -1); }
 static void test_unary(void **state) {
   (void)state;
   NEED_DEVICE();
-  static const unary on_floats[] = {tern_abs, tern_negate, tern_sign, tern_floor, tern_ceil, tern_round_even, tern_exp, tern_expm1, tern_log, tern_log1p, tern_sqrt,
-                                    tern_rsqrt, tern_tanh, tern_logistic, tern_erf, tern_is_finite};
+  static const unary on_floats[] = {tern_abs, tern_negate, tern_sign, tern_floor, tern_ceil, tern_round_even, tern_exp, tern_expm1,
+                                    tern_log, tern_log1p,  tern_sqrt, tern_rsqrt, tern_tanh, tern_logistic,   tern_erf, tern_is_finite};
   static const unary on_integers[] = {tern_abs, tern_negate, tern_sign, tern_not};
   for (size_t d = 0; d < TERN_COUNT(floats); d++) {
     tern_program *p = begin();
@@ -61,7 +62,8 @@ static void test_binary(void **state) {
   (void)state;
   NEED_DEVICE();
   static const binary on_floats[] = {tern_add, tern_subtract, tern_multiply, tern_divide, tern_remainder, tern_power, tern_maximum, tern_minimum, tern_atan2};
-  static const binary on_integers[] = {tern_add, tern_subtract, tern_multiply, tern_divide, tern_remainder, tern_maximum, tern_minimum, tern_and, tern_or, tern_xor, tern_shift_left, tern_shift_right};
+  static const binary on_integers[] = {tern_add,     tern_subtract, tern_multiply, tern_divide, tern_remainder,  tern_maximum,
+                                       tern_minimum, tern_and,      tern_or,       tern_xor,    tern_shift_left, tern_shift_right};
   static const binary on_bools[] = {tern_add, tern_multiply, tern_maximum, tern_minimum, tern_and, tern_or, tern_xor};
   for (size_t d = 0; d < TERN_COUNT(floats); d++) {
     tern_program *p = begin();
@@ -308,7 +310,8 @@ static void test_indexing(void **state) {
     tern_program *p = begin();
     tern_dtype t = some[d];
     const void *data[8] = {NULL};
-    tern_value x = tern_parameter(p, t, 3, DIMS(4, 5, 3)), at = tern_parameter(p, TERN_I64, 2, DIMS(2, 6)), places = tern_parameter(p, TERN_I64, 3, DIMS(3, 8, 3));
+    tern_value x = tern_parameter(p, t, 3, DIMS(4, 5, 3)), at = tern_parameter(p, TERN_I64, 2, DIMS(2, 6)),
+               places = tern_parameter(p, TERN_I64, 3, DIMS(3, 8, 3));
     tern_value update = tern_parameter(p, t, 4, DIMS(4, 2, 6, 3)), pieces = tern_parameter(p, t, 3, DIMS(3, 8, 3));
     tern_value narrow = tern_parameter(p, TERN_I32, 1, DIMS(3)), rows = tern_parameter(p, t, 3, DIMS(3, 5, 3));
     tern_value single = tern_parameter(p, TERN_I64, 0, NULL);
@@ -335,7 +338,8 @@ static void test_composites(void **state) {
   (void)state;
   NEED_DEVICE();
   tern_program *p = begin();
-  tern_value x = tern_parameter(p, TERN_F32, 4, DIMS(2, 3, 6, 8)), g = tern_parameter(p, TERN_F32, 4, DIMS(2, 3, 6, 8)), eps = tern_constant_float(p, TERN_F32, 0, NULL, 1e-5);
+  tern_value x = tern_parameter(p, TERN_F32, 4, DIMS(2, 3, 6, 8)), g = tern_parameter(p, TERN_F32, 4, DIMS(2, 3, 6, 8)),
+             eps = tern_constant_float(p, TERN_F32, 0, NULL, 1e-5);
   tern_value w = tern_parameter(p, TERN_F32, 1, DIMS(8)), b = tern_parameter(p, TERN_F32, 1, DIMS(8)), c = tern_parameter(p, TERN_F32, 1, DIMS(3)), r[4], y[4];
   tern_value soft = tern_softmax(p, x, 3), log_soft = tern_log_softmax(p, x, 1);
   keep(p, soft), keep(p, log_soft), keep(p, tern_softmax_grad(p, g, soft, 3)), keep(p, tern_log_softmax_grad(p, g, log_soft, 1));
@@ -351,7 +355,8 @@ static void test_composites(void **state) {
   check_program(p, NULL, NULL, false, 200);
 
   p = begin();
-  tern_value q = tern_parameter(p, TERN_F32, 4, DIMS(2, 4, 6, 8)), k = tern_parameter(p, TERN_F32, 4, DIMS(2, 2, 6, 8)), v = tern_parameter(p, TERN_F32, 4, DIMS(2, 2, 6, 8));
+  tern_value q = tern_parameter(p, TERN_F32, 4, DIMS(2, 4, 6, 8)), k = tern_parameter(p, TERN_F32, 4, DIMS(2, 2, 6, 8)),
+             v = tern_parameter(p, TERN_F32, 4, DIMS(2, 2, 6, 8));
   tern_value scale = tern_constant_float(p, TERN_F32, 0, NULL, 0.35);
   tern_attention(p, q, k, v, TERN_NO_VALUE, scale, true, r);
   keep(p, r[0]), keep(p, r[1]);
@@ -373,9 +378,13 @@ static void test_composites(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_unary),   cmocka_unit_test(test_convert), cmocka_unit_test(test_binary), cmocka_unit_test(test_guarded_nan), cmocka_unit_test(test_leaves), cmocka_unit_test(test_scalars),
-      cmocka_unit_test(test_views),   cmocka_unit_test(test_moves),   cmocka_unit_test(test_reduce), cmocka_unit_test(test_arg_reduce_and_sort), cmocka_unit_test(test_scan),
-      cmocka_unit_test(test_dot),     cmocka_unit_test(test_convolution), cmocka_unit_test(test_indexing), cmocka_unit_test(test_composites)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_unary),       cmocka_unit_test(test_convert),
+                                     cmocka_unit_test(test_binary),      cmocka_unit_test(test_guarded_nan),
+                                     cmocka_unit_test(test_leaves),      cmocka_unit_test(test_scalars),
+                                     cmocka_unit_test(test_views),       cmocka_unit_test(test_moves),
+                                     cmocka_unit_test(test_reduce),      cmocka_unit_test(test_arg_reduce_and_sort),
+                                     cmocka_unit_test(test_scan),        cmocka_unit_test(test_dot),
+                                     cmocka_unit_test(test_convolution), cmocka_unit_test(test_indexing),
+                                     cmocka_unit_test(test_composites)};
   return cmocka_run_group_tests(tests, open_test_device, close_test_device);
 }

@@ -42,7 +42,10 @@ static pjrt_device the_device, *const devices[] = {&the_device};
 static pjrt_error *client_create(struct pjrt_Client_Create *a) { return a->client = &the_client, NULL; }
 static pjrt_error *client_destroy(struct pjrt_Client_Destroy *a) { return (void)a, NULL; }
 static pjrt_error *platform_name(struct pjrt_Client_PlatformName *a) { return a->platform_name = "broken", a->platform_name_size = 6, NULL; }
-static pjrt_error *addressable_devices(struct pjrt_Client_AddressableDevices *a) { return a->addressable_devices = devices, a->num_addressable_devices = 1, NULL; }
+static pjrt_error *addressable_devices(struct pjrt_Client_AddressableDevices *a) {
+  a->addressable_devices = devices, a->num_addressable_devices = 1;
+  return NULL;
+}
 
 static pjrt_buffer *buffer_new(size_t size) {
   pjrt_buffer *buffer = calloc(1, sizeof *buffer + size);
