@@ -21,25 +21,22 @@ TERN_INLINE vf32 vf32_erf(vf32 x) { return tern_v_erf(x); }
 TERN_INLINE vf32 vf32_tanh(vf32 x) { return tern_v_tanh(x); }
 
 /* ---- f64: what vector.h has for f32; the elementary functions are the C library's, lane by lane ---- */
-TERN_INLINE vf64 vf64_load_n(const double *p, int64_t n, double rest) {
-  double lanes[VF64_LANES];
-  for (int i = 0; i < VF64_LANES; i++) lanes[i] = rest;
-  memcpy(lanes, p, (size_t)n * sizeof(double));
-  return vf64_load(lanes);
-}
-TERN_INLINE void vf64_store_n(double *p, int64_t n, vf64 v) { memcpy(p, &v, (size_t)n * sizeof(double)); }
 TERN_INLINE vf64 vf64_max(vf64 x, vf64 y) { return vf64_select(x > y, x, y); }
+TERN_INLINE vf64 vf64_swap(vf64 v, const int half) {
+  return __builtin_shuffle(v, (vi64)VF64_NUMBERS ^ half);
+}
 TERN_INLINE double vf64_sum(vf64 v) {
-  double lanes[VF64_LANES];
-  vf64_store(lanes, v);
-  for (int half = VF64_LANES / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; i++) lanes[i] += lanes[i + half];
-  return lanes[0];
+#pragma GCC unroll 8
+  for (int half = VF64_LANES / 2; half > 0; half /= 2) v += vf64_swap(v, half);
+  return v[0];
 }
 TERN_INLINE double vf64_largest(vf64 v) {
-  double largest = v[0];
-  for (int i = 1; i < VF64_LANES; i++) largest = largest > v[i] || largest != largest ? largest : v[i];
-  return largest;
+#pragma GCC unroll 8
+  for (int half = VF64_LANES / 2; half > 0; half /= 2) {
+    const vf64 other = vf64_swap(v, half);
+    v = vf64_select((v > other) | (v != v), v, other);
+  }
+  return v[0];
 }
 #define TERN_F64_BY_LANE(name)                                     \
   TERN_INLINE vf64 vf64_##name(vf64 x) {                           \

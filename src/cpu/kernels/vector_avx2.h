@@ -3,6 +3,8 @@
 #define TERN_VECTOR_AVX2_H
 #include <immintrin.h>
 TERN_VECTOR_TYPES(32)
+#define VF32_NUMBERS {0, 1, 2, 3, 4, 5, 6, 7}
+#define VF64_NUMBERS {0, 1, 2, 3}
 
 TERN_INLINE vf32 vf32_fma(vf32 a, vf32 b, vf32 c) { return (vf32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 TERN_INLINE vf32 vf32_fnma(vf32 a, vf32 b, vf32 c) { return (vf32)_mm256_fnmadd_ps((__m256)a, (__m256)b, (__m256)c); }
@@ -29,6 +31,19 @@ TERN_INLINE vf32 vf32_scale(vf32 v, vi32 n) {
 TERN_INLINE vf32 vf32_scale_whole(vf32 v, vf32 n) { return vf32_scale(v, __builtin_convertvector(n, vi32)); }
 /* The 64-bit products of the lower 32 bits of each lane; the upper halves are ignored. */
 TERN_INLINE vu64 vu64_multiply_u32(vu64 a, vu64 b) { return (vu64)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
+/* The first n lanes; the others are `rest`. */
+TERN_INLINE __m256i vf32_first(int64_t n) { return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
+TERN_INLINE __m256i vf64_first(int64_t n) { return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3)); }
+TERN_INLINE vf32 vf32_load_n(const float *p, int64_t n, float rest) {
+  const __m256i first = vf32_first(n);
+  return (vf32)_mm256_blendv_ps(_mm256_set1_ps(rest), _mm256_maskload_ps(p, first), (__m256)first);
+}
+TERN_INLINE void vf32_store_n(float *p, int64_t n, vf32 v) { _mm256_maskstore_ps(p, vf32_first(n), (__m256)v); }
+TERN_INLINE vf64 vf64_load_n(const double *p, int64_t n, double rest) {
+  const __m256i first = vf64_first(n);
+  return (vf64)_mm256_blendv_pd(_mm256_set1_pd(rest), _mm256_maskload_pd(p, first), (__m256d)first);
+}
+TERN_INLINE void vf64_store_n(double *p, int64_t n, vf64 v) { _mm256_maskstore_pd(p, vf64_first(n), (__m256d)v); }
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
 TERN_INLINE void vf32_store_f16(uint16_t *p, vf32 v) { _mm_storeu_si128((void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT)); }
 #endif

@@ -45,6 +45,19 @@ TERN_INLINE vu64 vu64_multiply_u32(vu64 a, vu64 b) {
   return a;
 }
 #endif
+/* The first n lanes; the others are `rest`. */
+TERN_INLINE vf32 vf32_load_n(const float *p, int64_t n, float rest) {
+  vf32 v = rest - (vf32){0};
+  memcpy(&v, p, (size_t)n * sizeof(float));
+  return v;
+}
+TERN_INLINE void vf32_store_n(float *p, int64_t n, vf32 v) { memcpy(p, &v, (size_t)n * sizeof(float)); }
+TERN_INLINE vf64 vf64_load_n(const double *p, int64_t n, double rest) {
+  vf64 v = rest - (vf64){0};
+  memcpy(&v, p, (size_t)n * sizeof(double));
+  return v;
+}
+TERN_INLINE void vf64_store_n(double *p, int64_t n, vf64 v) { memcpy(p, &v, (size_t)n * sizeof(double)); }
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) {
   vf32 v;
   for (int i = 0; i < VF32_LANES; i++) v[i] = tern_f16_to_f32(p[i]);
