@@ -162,7 +162,7 @@ inline c10::DataPtr data_pointer(tern_buffer *buffer, c10::DeviceIndex index) {
 
 inline tern_buffer *buffer_of(const c10::StorageImpl *storage) {
   const c10::DataPtr &pointer = const_cast<c10::StorageImpl *>(storage)->_mutable_data_ptr_no_checks();
-  TORCH_CHECK(pointer.get_deleter() == &buffer_deleter, "this storage calls itself a tern storage, but tern did not make it: make it with device=\"tern\"");
+  TORCH_CHECK(pointer.get_deleter() == &buffer_deleter, "this storage names the device tern, but tern did not make it: a tern storage cannot be reached by its address. Make it with device=\"tern\"; to write it to a file use torch.save, or pickle a copy on the CPU");
   return (tern_buffer *)pointer.get_context();
 }
 inline tern_buffer *buffer_of(const at::TensorBase &tensor) { return buffer_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()); }

@@ -8,10 +8,9 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/all.h>
-#include <ATen/ops/conj_physical.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eq.h>
-#include <ATen/ops/neg.h>
+#include <ATen/ops/view_as_real.h>
 #include "fallback.h"
 
 namespace tern {
@@ -101,6 +100,12 @@ inline void copy_on_device(const tern_tensor &target, const tern_tensor &source,
   check(record_copy(operand, target.buffer, target, line), line);
 }
 
+/* The imaginary parts of a tensor without lazy conjugation, negated. */
+inline at::Tensor &conjugate_(at::Tensor &self) {
+  if (self.is_complex()) at::view_as_real(self).select(-1, 1).neg_();
+  return self;
+}
+
 inline at::Tensor &copy_(at::Tensor &self, const at::Tensor &from, bool) {
   if (self.is_same(from)) return self;
   TORCH_CHECK(self.defined() && from.defined(), "copy_: the tensor is undefined");
@@ -121,8 +126,8 @@ inline at::Tensor &copy_(at::Tensor &self, const at::Tensor &from, bool) {
     for (const at::Tensor *tensor : {&plain, &target}) tensor->_set_conj(false), tensor->_set_neg(false);
     if (self.is_same(from) || self.is_alias_of(from)) plain = plain.clone();
     target.copy_(plain);
-    if (conjugate) at::conj_physical_(target);
-    if (negate) at::neg_(target);
+    if (conjugate) conjugate_(target);
+    if (negate) target.neg_();
     return self;
   }
 
@@ -172,6 +177,7 @@ inline bool equal(const at::Tensor &self, const at::Tensor &other) {
 }
 
 inline void register_copy(torch::Library &library) {
+  library.impl("conj_physical_", TORCH_FN(conjugate_));
   library.impl("copy_", TORCH_FN(copy_));
   library.impl("_copy_from", TORCH_FN(copy_from));
   library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
