@@ -3,6 +3,7 @@
 
 enum {
   PIECE_BYTES = 256 * 1024,     /* of one chunk of a copy */
+  TRANSPOSE_LINES = 256,        /* at least, of one chunk of a transposing copy */
   TRANSPOSE_BYTES = 16 * 1024,  /* a strided operand of a group that is larger is made dense first */
 };
 
@@ -80,6 +81,8 @@ static tern_status emit_copy(tern_planner *pl, uint32_t tag, const tern_place_vi
     int64_t pieces = (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
     for (int d = 0; d < to->rank; d++)
       if (to->dims[d] > 1 && (best < 0 || (to->dims[d] > to->dims[best] && to->dims[best] < pieces))) best = d;
+    /* A piece of a transposition is a panel of lines: thin pieces would touch every page of the source again. */
+    if (from->strides[best] == 1 && pieces > to->dims[best] / TRANSPOSE_LINES) pieces = to->dims[best] / TRANSPOSE_LINES > 1 ? to->dims[best] / TRANSPOSE_LINES : 1;
     c->pieces_dim = best;
     c->n_chunks = to->dims[best] < pieces ? to->dims[best] : pieces;
   }

@@ -3,7 +3,7 @@
 #include "blocks_parts.h"
 
 typedef struct { uint64_t low, high; } pair16;
-enum { TILE = 16 }; /* elements of a side of the square that a transposing copy moves at once */
+enum { TILE = 16, PANEL = 256 }; /* elements: of a side of the square that a transposing copy moves at once; lines it works on */
 
 /* Where a walk stands: the index of every dimension and the offset of the innermost row's start. */
 typedef struct cursor {
@@ -57,12 +57,25 @@ static inline void cursor_next_row(cursor *c, const tern_block_walk *w) {
       in += run;                                                                                                        \
     }                                                                                                                   \
   }                                                                                                                     \
-  /* out[a * out_a + b] = in[a * in_a + b * in_b], tile by tile so that both sides stay in the cache. */                \
-  static void transpose_##size(TYPE *out, int64_t out_a, const TYPE *in, int64_t in_a, int64_t in_b, int64_t n_a, int64_t n_b) { \
-    for (int64_t b0 = 0; b0 < n_b; b0 += TILE) {                                                                        \
-      int64_t b1 = b0 + TILE < n_b ? b0 + TILE : n_b;                                                                   \
-      for (int64_t a = 0; a < n_a; a++)                                                                                 \
-        for (int64_t b = b0; b < b1; b++) out[a * out_a + b] = in[a * in_a + b * in_b];                                 \
+  /* out[a * out_a + b] = in[a + b * in_b] for as x bs elements, at most TILE each: read in lines, written in lines. */   \
+  static void square_##size(TYPE *out, int64_t out_a, const TYPE *in, int64_t in_b, int64_t as, int64_t bs) {           \
+    TYPE square[TILE][TILE];                                                                                            \
+    if (as < TILE || bs < TILE) {                                                                                       \
+      for (int64_t a = 0; a < as; a++)                                                                                  \
+        for (int64_t b = 0; b < bs; b++) out[a * out_a + b] = in[a + b * in_b];                                         \
+      return;                                                                                                           \
+    }                                                                                                                   \
+    for (int b = 0; b < TILE; b++)                                                                                      \
+      for (int a = 0; a < TILE; a++) square[a][b] = in[b * in_b + a];                                                   \
+    for (int a = 0; a < TILE; a++) memcpy(out + a * out_a, square[a], sizeof square[a]);                                \
+  }                                                                                                                     \
+  /* PANEL lines of the result at a time: each is on a page of its own, and the processor knows only so many pages. */  \
+  static void transpose_##size(TYPE *out, int64_t out_a, const TYPE *in, int64_t in_b, int64_t n_a, int64_t n_b) {      \
+    for (int64_t panel = 0; panel < n_a; panel += PANEL) {                                                              \
+      const int64_t end = n_a - panel < PANEL ? n_a : panel + PANEL;                                                    \
+      for (int64_t b = 0; b < n_b; b += TILE)                                                                           \
+        for (int64_t a = panel; a < end; a += TILE)                                                                     \
+          square_##size(out + a * out_a + b, out_a, in + a + b * in_b, in_b, end - a < TILE ? end - a : TILE, n_b - b < TILE ? n_b - b : TILE); \
     }                                                                                                                   \
   }                                                                                                                     \
   static void strided_##size(TYPE *out, int64_t to, const TYPE *in, int64_t from, int64_t n) {                          \
@@ -179,7 +192,7 @@ static void copy(const tern_cpu_view *in, const tern_cpu_view *out) {
     char *o = out->data + to * (int64_t)element;
     const char *p = in->data + from * (int64_t)element;
     if (across >= 0)
-      BY_SIZE(element, transpose, (void *)o, s.to[across], (const void *)p, s.from[across], s.from[inner], s.dims[across], s.dims[inner]);
+      BY_SIZE(element, transpose, (void *)o, s.to[across], (const void *)p, s.from[inner], s.dims[across], s.dims[inner]);
     else if (s.to[inner] == 1 && s.from[inner] == 1)
       memcpy(o, p, (size_t)s.dims[inner] * element);
     else if (s.to[inner] == 1 && s.from[inner] == 0)

@@ -2,7 +2,7 @@
 #include "blocks_parts.h"
 #pragma GCC optimize("no-trapping-math")
 
-enum { LANES = 64 };
+enum { LANES = 64, SIDE = 16 };
 
 /* One dtype: sum, product, maximum, minimum. */
 #define PASTE_(a, b, c) a##_##b##_##c

@@ -1,10 +1,27 @@
 /* blocks_reduce: one reduction of one dtype: a template. REAL is the C type, COMBINE(x, y) the operation, NAMED(x) makes names. The order of
  * combination depends on the length alone (blocks.h). No include guard: included once per reduction and dtype by blocks_reduce.c. */
 
+/* Short rows: SIDE of them side by side, so that every step of the same folding is a vector operation. */
+static void NAMED(short_rows)(REAL *out, const REAL *p, int64_t length) {
+  REAL lanes[LANES][SIDE];
+  for (int r = 0; r < SIDE; r++)
+    for (int64_t l = 0; l < length; l++) lanes[l][r] = p[r * length + l];
+  int64_t used = length;
+  for (int64_t half = LANES / 2; half > 0; half /= 2) {
+    for (int64_t l = 0; l + half < used; l++)
+      for (int r = 0; r < SIDE; r++) lanes[l][r] = (REAL)COMBINE(lanes[l][r], lanes[l + half][r]);
+    if (used > half) used = half;
+  }
+  memcpy(out, lanes[0], sizeof lanes[0]);
+}
+
 static void NAMED(rows)(void *out, const void *x, int64_t rows, int64_t length) {
   REAL *o = out;
   const REAL *p = x;
-  for (int64_t r = 0; r < rows; r++, p += length) {
+  int64_t first = 0;
+  if (length < LANES)
+    for (; first + SIDE <= rows; first += SIDE, p += SIDE * length) NAMED(short_rows)(o + first, p, length);
+  for (int64_t r = first; r < rows; r++, p += length) {
     REAL lanes[LANES];
     int64_t used = length < LANES ? length : LANES, i = LANES;
     if (length >= LANES) {
