@@ -121,7 +121,6 @@ TERN_POINTWISE(softplus_grad, softplus_grad_rule, softplus_grad(&w, x, y))
 TERN_POINTWISE(sigmoid_grad, pair_rule, tern_multiply(p, tern_multiply(p, x, tern_subtract(p, NUMBER(1), y)), y))
 TERN_POINTWISE(tanh_grad, pair_rule, tern_multiply(p, x, tern_subtract(p, NUMBER(1), tern_multiply(p, y, y))))
 TERN_POINTWISE(log_sigmoid_grad, triple_rule, log_sigmoid_grad(p, dtype, x, y, z))
-TERN_POINTWISE(prelu, pair_rule, tern_select(p, positive(p, dtype, x), x, tern_multiply(p, y, x)))
 
 static tern_verdict infer_elu_grad(const tern_call *call, tern_draft *draft) {
   tern_verdict verdict = tern_pointwise_infer(call, draft, &elu_grad_rule);
@@ -151,22 +150,6 @@ static tern_status lower_log_sigmoid(const tern_lowering *node, tern_value *resu
   return NULL;
 }
 
-/* _prelu_kernel_backward(gy, x, weight): gradients of x and, not yet summed, of the weight. */
-static tern_verdict infer_prelu_grad(const tern_call *call, tern_draft *draft) {
-  tern_verdict verdict = tern_pointwise_infer(call, draft, &triple_rule);
-  if (verdict == TERN_RECORD) tern_draft_result(draft, draft->outputs[0].dtype, draft->outputs[0].rank, draft->outputs[0].sizes)->layout = TERN_LIKE_OPERANDS;
-  return verdict;
-}
-static tern_status lower_prelu_grad(const tern_lowering *node, tern_value *results) {
-  tern_pointwise w;
-  tern_pointwise_begin(&w, node, &triple_rule);
-  tern_program *p = w.p;
-  tern_value above = tern_compare(p, TERN_GT, w.x[1], tern_number(p, w.dtype, 0));
-  results[0] = tern_pointwise_finish(node, 0, tern_select(p, above, w.x[0], tern_multiply(p, w.x[2], w.x[0])));
-  results[1] = tern_pointwise_finish(node, 1, tern_select(p, above, tern_number(p, w.dtype, 0), tern_multiply(p, w.x[1], w.x[0])));
-  return NULL;
-}
-
 const tern_aten_row tern_aten_activation_pointwise[] = {
     {"relu", "relu_", "relu.out", NULL, infer_relu, lower_relu, NULL},
     {"threshold", "threshold_", "threshold.out", NULL, infer_threshold, lower_threshold, NULL},
@@ -191,7 +174,5 @@ const tern_aten_row tern_aten_activation_pointwise[] = {
     {"tanh_backward", NULL, "tanh_backward.grad_input", NULL, infer_tanh_grad, lower_tanh_grad, NULL},
     {"log_sigmoid_forward", NULL, "log_sigmoid_forward.output", NULL, infer_log_sigmoid, lower_log_sigmoid, NULL},
     {"log_sigmoid_backward", NULL, "log_sigmoid_backward.grad_input", NULL, infer_log_sigmoid_grad, lower_log_sigmoid_grad, NULL},
-    {"_prelu_kernel", NULL, NULL, NULL, infer_prelu, lower_prelu, NULL},
-    {"_prelu_kernel_backward", NULL, NULL, NULL, infer_prelu_grad, lower_prelu_grad, NULL},
 };
 TERN_ATEN_FAMILY_END(activation_pointwise)

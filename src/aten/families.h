@@ -25,12 +25,11 @@
   F(embedding)                \
   F(index)                    \
   F(sort)                     \
-  F(random)                   \
-  F(foreach)
+  F(random)
 
-#define TERN_ATEN_FAMILY(family)                                                      \
-  extern const tern_aten_row tern_aten_##family[] __attribute__((weak));              \
-  extern const int tern_aten_##family##_count __attribute__((weak));
+#define TERN_ATEN_FAMILY(family)                   \
+  extern const tern_aten_row tern_aten_##family[]; \
+  extern const int tern_aten_##family##_count;
 TERN_ATEN_FAMILIES(TERN_ATEN_FAMILY)
 #undef TERN_ATEN_FAMILY
 

@@ -109,7 +109,8 @@ static int combine_categories(int higher, int lower) {
     if (!tern_dtype_is_complex((tern_dtype)lower)) return higher;
     return higher == TERN_F64 ? TERN_C128 : higher == TERN_F16 ? X : TERN_C64; /* PyTorch's ComplexHalf is not among tern's dtypes */
   }
-  if (higher == TERN_BOOL || tern_dtype_is_float((tern_dtype)lower) || tern_dtype_is_complex((tern_dtype)lower)) return promote_present(higher, lower);
+  if (tern_dtype_is_complex((tern_dtype)lower)) return lower;
+  if (higher == TERN_BOOL || tern_dtype_is_float((tern_dtype)lower)) return promote_present(higher, lower);
   return higher;
 }
 

@@ -30,7 +30,7 @@ static int row_count;
 static void build(void) {
   for (int f = 0; f < FAMILIES; f++) {
     families[f].first = row_count;
-    families[f].count = counts[f] ? *counts[f] : 0;
+    families[f].count = *counts[f];
     for (int i = 0; i < families[f].count && row_count < MAX_ROWS; i++) {
       const tern_aten_row *row = &families[f].rows[i];
       const char *name = row->functional ? row->functional : row->inplace ? row->inplace : row->out ? row->out : row->internal;
