@@ -84,6 +84,17 @@ static tern_status not_found(const char *spec, int row) {
                         spec, names, spec, spec, where, spec);
 }
 
+/* A pair serves a spec of its name; and one that is known by another name, where the path is the one its package gives the file. */
+static bool pair_serves(const char *pair, size_t length, const char *equals, const char *spec, int row) {
+  if (same_name(pair, (size_t)(equals - pair), spec)) return true;
+  if (row < 0) return false;
+  char *path = strndup(equals + 1, length - (size_t)(equals + 1 - pair)), *tail = formatted("/%s/%s", known[row].folder, known[row].file);
+  bool serves = path && tail && ends_with(path, tail);
+  free(path);
+  free(tail);
+  return serves;
+}
+
 tern_status tern_pjrt_find(const char *spec, char **path) {
   *path = NULL;
   if (strchr(spec, '/') || ends_with(spec, ".so") || ends_with(spec, ".dylib")) {
@@ -99,7 +110,7 @@ tern_status tern_pjrt_find(const char *spec, char **path) {
     for (const char *p = tern_setting_text(TERN_SETTING_PLUGIN_PATH); *p && !*path;) {
       size_t length = strcspn(p, ":");
       const char *equals = memchr(p, '=', length);
-      if (!folders && equals && same_name(p, (size_t)(equals - p), spec)) {
+      if (!folders && equals && pair_serves(p, length, equals, spec, row)) {
         size_t rest = length - (size_t)(equals + 1 - p);
         char *named = strndup(equals + 1, rest);
         if (!(*path = existing(named)))

@@ -95,6 +95,9 @@ static void test_found(void **state) {
   assert_null(tern_pjrt_find("late-failure", &found));
   assert_non_null(strstr(found, "/late_failure.so"));
   free(found);
+  /* Known as "tpu", listed under its package's name: found by its place. */
+  tern_setting_override(TERN_SETTING_PLUGIN_PATH, "libtpu=/nowhere/site-packages/libtpu/libtpu.so");
+  expect(tern_pjrt_find("tpu", &found), TERN_NOT_FOUND, "no PJRT plug-in at '/nowhere/site-packages/libtpu/libtpu.so'", "for 'tpu'");
   tern_setting_override(TERN_SETTING_PLUGIN_PATH, NULL);
 }
 
