@@ -104,11 +104,11 @@ static void R(online_softmax)(REAL *s, int64_t keys, int64_t n, REAL *top, REAL 
     largest = V(max)(largest, other);
     const VECTOR safe = V(select)(largest == -(REAL)INFINITY, V(splat)(0), largest); /* a query that has seen nothing yet: e^(-inf - 0) is 0 */
     for (j = 0; j < keys; j++) {
-      VECTOR p = V(exp)(V(load)(s + j * STRIP + lane) - safe);
+      VECTOR p = V(exp_below)(V(load)(s + j * STRIP + lane) - safe);
       V(store)(s + j * STRIP + lane, p);
       total += p;
     }
-    const VECTOR factor = V(exp)(before - safe);
+    const VECTOR factor = V(exp_below)(before - safe);
     V(store)(shrink + lane, factor);
     V(store)(sum + lane, V(fma)(V(load)(sum + lane), factor, total));
     V(store)(top + lane, largest);
@@ -155,14 +155,18 @@ static void R(attention_chunk)(void *context, int64_t chunk, int thread) {
       R(multiply)(strip->n, value_width, keys, s, 1, STRIP, v, v_stride, out, value_width, key != 0);
     }
   }
-  const int64_t element = (int64_t)tern_dtype_size(job->out->dtype);
+  const int64_t element = (int64_t)tern_dtype_size(job->out->dtype), first_row = place.first_row + first;
+  for (int64_t i = 0; i < rows; i += LANES) { /* sum becomes the factor of the result, top the logarithm of the sum */
+    const VECTOR total = V(load)(sum + i);
+    V(store)(top + i, V(load)(top + i) + V(log)(total));
+    V(store)(sum + i, V(select)(total == 0, V(splat)(0), 1 / total)); /* nothing to attend to: 0 */
+  }
+  memcpy((REAL *)job->lse->data + first_row, top, (size_t)rows * sizeof(REAL));
   for (int64_t i = 0; i < rows; i++) {
-    const int64_t row = place.first_row + first + i;
-    const REAL factor = sum[i] == 0 ? 0 : 1 / sum[i]; /* nothing to attend to: 0 */
-    REAL *from = result + i * value_width, *to = R(row_place)(job->out->dtype, job->out->data + row * value_width * element, from);
-    for (int64_t e = 0; e < value_width; e++) to[e] = from[e] * factor;
-    R(row_store)(job->out->dtype, to, value_width, job->out->data + row * value_width * element);
-    ((REAL *)job->lse->data)[row] = top[i] + (REAL)log((double)sum[i]);
+    char *out = job->out->data + (first_row + i) * value_width * element;
+    REAL *from = result + i * value_width, *to = R(row_place)(job->out->dtype, out, from);
+    for (int64_t e = 0; e < value_width; e++) to[e] = from[e] * sum[i];
+    R(row_store)(job->out->dtype, to, value_width, out);
   }
 }
 
@@ -173,7 +177,7 @@ static void R(probabilities_grad)(REAL *s, REAL *d, int64_t keys, int64_t n, con
   for (int64_t lane = 0; lane < n; lane += LANES) {
     const VECTOR total = V(load)(lse + lane), mean = V(load)(delta + lane);
     for (int64_t j = 0; j < keys; j++) {
-      VECTOR p = V(exp)(V(load)(s + j * STRIP + lane) - total), g = (V(load)(d + j * STRIP + lane) - mean) * p * scale;
+      VECTOR p = V(exp_below)(V(load)(s + j * STRIP + lane) - total), g = (V(load)(d + j * STRIP + lane) - mean) * p * scale;
       V(store)(s + j * STRIP + lane, p);
       V(store)(d + j * STRIP + lane, g);
     }

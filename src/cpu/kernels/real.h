@@ -16,6 +16,12 @@
 
 /* ---- f32 ---- */
 TERN_INLINE vf32 vf32_exp(vf32 x) { return tern_v_exp(x); }
+/* e^x for the x of softmax: at most a little above 0, or NaN. What would be a denormal number is 0: they cost a hundred cycles each, and every -inf of a mask
+ * would pass through them. */
+TERN_INLINE vf32 vf32_exp_below(vf32 x) {
+  vf32 n, r = tern_v_exp_reduce(vf32_max(vf32_splat(-87.0f), x), &n);
+  return vf32_select(x < -87.0f, vf32_splat(0.0f), vf32_scale_whole(1.0f + (r + tern_v_exp_tail(r)), n));
+}
 TERN_INLINE vf32 vf32_log(vf32 x) { return tern_v_log(x); }
 TERN_INLINE vf32 vf32_erf(vf32 x) { return tern_v_erf(x); }
 TERN_INLINE vf32 vf32_tanh(vf32 x) { return tern_v_tanh(x); }
@@ -48,6 +54,7 @@ TERN_F64_BY_LANE(log)
 TERN_F64_BY_LANE(erf)
 TERN_F64_BY_LANE(tanh)
 #undef TERN_F64_BY_LANE
+TERN_INLINE vf64 vf64_exp_below(vf64 x) { return vf64_exp(x); }
 
 /* ---- rows of any floating-point dtype ---- */
 

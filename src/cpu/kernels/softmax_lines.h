@@ -24,7 +24,7 @@ static VECTOR R(run_exp_sum)(const REAL *x, REAL *y, int64_t n, VECTOR top) {
   VECTOR a = {0}, b = {0};
   int64_t i = 0;
   for (; i + 2 * LANES <= n; i += 2 * LANES) {
-    VECTOR p = V(exp)(V(load)(x + i) - top), q = V(exp)(V(load)(x + i + LANES) - top);
+    VECTOR p = V(exp_below)(V(load)(x + i) - top), q = V(exp_below)(V(load)(x + i + LANES) - top);
     a += p;
     b += q;
     if (y) {
@@ -34,7 +34,7 @@ static VECTOR R(run_exp_sum)(const REAL *x, REAL *y, int64_t n, VECTOR top) {
   }
   for (; i < n; i += LANES) {
     int64_t left = n - i < LANES ? n - i : LANES;
-    VECTOR p = V(exp)(V(load_n)(x + i, left, -(REAL)INFINITY) - top);
+    VECTOR p = V(exp_below)(V(load_n)(x + i, left, -(REAL)INFINITY) - top);
     if (left < LANES) p = V(load_n)((REAL *)&p, left, 0); /* x of -inf throughout makes NaN in the padding too */
     a += p;
     if (y) V(store_n)(y + i, left, p);
@@ -117,7 +117,7 @@ static void R(tile_softmax)(REAL *tile, int64_t n, bool is_log) {
     for (int64_t run = 0; run < n; run += TILE_RUN) {
       VECTOR part = {0};
       for (int64_t i = run; i < tern_min_i64(n, run + TILE_RUN); i++) {
-        VECTOR p = V(exp)(AT(tile, i) - top);
+        VECTOR p = V(exp_below)(AT(tile, i) - top);
         part += p;
         if (!is_log) PUT(tile, i, p);
       }
