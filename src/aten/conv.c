@@ -40,25 +40,38 @@ static bool result_sizes(const int64_t *attrs, const tern_tensor *x, const tern_
   return true;
 }
 
-static tern_verdict infer_conv(const tern_call *call, tern_draft *draft) {
+/* aten::convolution leaves this to the backend, and there is no CPU kernel that would say it. */
+static tern_status check_dtypes(const tern_tensor *x, const tern_tensor *w, const tern_tensor *bias) {
+  if (w->dtype != x->dtype)
+    return tern_error_new(TERN_INVALID_ARGUMENT, "Input type (%s) and weight type (%s) should be the same", tern_dtype_name((tern_dtype)x->dtype), tern_dtype_name((tern_dtype)w->dtype));
+  if (bias && bias->dtype != x->dtype)
+    return tern_error_new(TERN_INVALID_ARGUMENT, "Input type (%s) and bias type (%s) should be the same", tern_dtype_name((tern_dtype)x->dtype), tern_dtype_name((tern_dtype)bias->dtype));
+  if (!tern_nn_is_float(x))
+    return tern_error_new(TERN_UNSUPPORTED, "a convolution of %s is not supported on this device: convert to a floating-point type, or compute it on the CPU", tern_dtype_name((tern_dtype)x->dtype));
+  return NULL;
+}
+
+static tern_verdict infer_conv(const tern_call *call, tern_draft *draft, tern_status *status) {
   const tern_tensor *operands[3] = {tern_arg_tensor(call, 0), tern_arg_tensor(call, 1), tern_arg_tensor(call, 2)}, *x = operands[0], *w = operands[1], *bias = operands[2];
   int64_t sizes[TERN_MAX_TENSOR_RANK];
   if (!x || !w || x->rank != w->rank || x->rank < 3 || x->rank > 5) return TERN_REJECT;
   if (!draft_window(call, draft, 3, x->rank - 2) || !result_sizes(draft->attrs, x, w, sizes)) return TERN_REJECT;
   if (bias && !tern_nn_has_sizes(bias, 1, &sizes[1])) return TERN_REJECT;
-  if (x->dtype != w->dtype || !tern_nn_is_float(x) || (bias && bias->dtype != x->dtype)) return TERN_FALL_BACK;
+  *status = check_dtypes(x, w, bias);
+  if (*status) return TERN_RECORD;
   tern_nn_keep_channels_last(tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, sizes), x);
   return tern_nn_operands(draft, 3, operands);
 }
 
 /* (gy, x, w, ...): three results, the unwanted undefined. */
-static tern_verdict infer_backward(const tern_call *call, tern_draft *draft) {
+static tern_verdict infer_backward(const tern_call *call, tern_draft *draft, tern_status *status) {
   const tern_tensor *operands[3] = {tern_arg_tensor(call, 0), tern_arg_tensor(call, 1), tern_arg_tensor(call, 2)}, *gy = operands[0], *x = operands[1], *w = operands[2];
   int64_t sizes[TERN_MAX_TENSOR_RANK];
   if (!gy || !x || !w || x->rank != w->rank || gy->rank != x->rank || x->rank < 3 || x->rank > 5) return TERN_REJECT;
   if (!draft_window(call, draft, 3, x->rank - 2) || !result_sizes(draft->attrs, x, w, sizes)) return TERN_REJECT;
   if (!tern_nn_has_sizes(gy, x->rank, sizes)) return TERN_REJECT;
-  if (x->dtype != w->dtype || gy->dtype != x->dtype || !tern_nn_is_float(x)) return TERN_FALL_BACK;
+  *status = check_dtypes(x, w, gy);
+  if (*status) return TERN_RECORD;
   tern_draft_output *gx = tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes);
   tern_nn_keep_channels_last(gx, x);
   tern_draft_output *gw = tern_draft_result(draft, (tern_dtype)x->dtype, w->rank, w->sizes);
@@ -69,6 +82,19 @@ static tern_verdict infer_backward(const tern_call *call, tern_draft *draft) {
   gb->undefined = !tern_nn_mask_has(call, 9, 2);
   return tern_nn_operands(draft, 3, operands);
 }
+
+typedef tern_verdict infer_function(const tern_call *call, tern_draft *draft, tern_status *status);
+
+static tern_verdict record(const tern_call *call, tern_status *status, infer_function *infer) {
+  tern_draft draft;
+  tern_draft_start(&draft);
+  tern_verdict verdict = infer(call, &draft, status);
+  if (verdict == TERN_RECORD && !*status) *status = tern_draft_record(call, &draft, call->row, NULL);
+  return verdict;
+}
+
+static tern_verdict call_conv(const tern_call *call, tern_status *status) { return record(call, status, infer_conv); }
+static tern_verdict call_backward(const tern_call *call, tern_status *status) { return record(call, status, infer_backward); }
 
 /* ---- lowering ---- */
 
@@ -113,7 +139,7 @@ static tern_status lower_backward(const tern_lowering *node, tern_value *results
 }
 
 const tern_aten_row tern_aten_conv[] = {
-    {.functional = "convolution_overrideable", .out = "convolution_overrideable.out", .infer = infer_conv, .lower = lower_conv},
-    {.functional = "convolution_backward_overrideable", .infer = infer_backward, .lower = lower_backward},
+    {.functional = "convolution_overrideable", .custom = call_conv, .lower = lower_conv},
+    {.functional = "convolution_backward_overrideable", .custom = call_backward, .lower = lower_backward},
 };
 TERN_ATEN_FAMILY_END(conv)
