@@ -220,10 +220,13 @@ inline at::Generator cpu_generator(c10::DeviceIndex index, const std::optional<a
 
 /* Operators whose result's shape depends on values: they flush and give real sizes everywhere. Where the host can address the device's memory PyTorch's kernel on it
  * is no makeshift but the implementation, so it is not counted. */
-inline bool is_data_dependent(const c10::OperatorHandle &op) {
+inline bool is_data_dependent(const c10::OperatorHandle &op, c10::ArrayRef<c10::IValue> arguments) {
   static const std::unordered_set<std::string> names = {"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive",
                                                         "aten::unique_dim_consecutive"};
-  return names.count(op.schema().name()) != 0;
+  if (op.schema().name() != "aten::index") return names.count(op.schema().name()) != 0;
+  bool mask = false;
+  each_tensor(arguments[1], [&](const at::Tensor &index) { mask |= index.scalar_type() == at::kBool || index.scalar_type() == at::kByte; });
+  return mask;
 }
 
 inline void announce_fallback(const c10::OperatorHandle &op, uint32_t line) {
@@ -308,7 +311,7 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
     if (index < 0 && argument.isDevice() && argument.toDevice().type() == kTern) index = device_index(argument.toDevice().index());
   }
   index = device_index(index);
-  if (!is_data_dependent(op) || !tern_device_info(device_at(index))->host_addressable) announce_fallback(op, line);
+  if (!is_data_dependent(op, arguments) || !tern_device_info(device_at(index))->host_addressable) announce_fallback(op, line);
 
   HostView view(HostView::SHARED);
   torch::jit::Stack cpu;
