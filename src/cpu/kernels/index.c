@@ -9,6 +9,7 @@ enum {
   BLOCK = 256,             /* indices decoded at once */
   CHUNK_BYTES = 64 * 1024, /* moved by one chunk of take */
   CHUNK_ELEMENTS = 8192,   /* elements or indices of one chunk elsewhere */
+  SHORT_LINE = 8,
 };
 
 /* ---- indices ---- */
@@ -302,7 +303,8 @@ static void line_run(line_job *job, int dim) {
   tern_lines_make(l, 3, views, dim);
   job->element = tern_dtype_size(job->far->dtype);
   job->bound = job->far->rank ? job->far->dims[dim] : 1;
-  job->along_line = l->panel == 1 || l->along[2] <= l->across[2];
+  /* The inner loop goes where memory does, unless lines are too short to be worth a loop each (the targets of cross entropy). */
+  job->along_line = l->panel == 1 || (l->along[2] <= l->across[2] && l->length >= SHORT_LINE);
   job->block = job->along_line ? 1 : tern_min_i64(BLOCK, l->panel);
   if (job->pick && l->outer * l->panel == 1) { /* one line: gather may cut it (scatter may not: two updates can meet) */
     l->panel = l->length;
