@@ -1,8 +1,17 @@
 /* blocks_integer: the instructions of one integer dtype: a template. INT is the C type, WIDE an unsigned type of the same width or 32 bits (arithmetic in
  * it wraps), NAMED(x) makes names, BITS is the width. No include guard: included once per dtype by blocks_elementwise.c. */
 
-static inline INT NAMED(quotient)(INT x, INT y) { return y == 0 ? (INT)0 : (INT)-1 < 0 && y == (INT)-1 ? (INT)(0 - (WIDE)x) : (INT)(x / y); }
-static inline INT NAMED(rest)(INT x, INT y) { return y == 0 || ((INT)-1 < 0 && y == (INT)-1) ? (INT)0 : (INT)(x % y); }
+static inline INT NAMED(quotient)(INT x, INT y) {
+  if (y == 0) return 0;
+  if (y < 0 && y == (INT)-1) return (INT)(0 - (WIDE)x);
+  INT result = (INT)(x / y);
+  return result;
+}
+static inline INT NAMED(rest)(INT x, INT y) {
+  if (y == 0 || (y < 0 && y == (INT)-1)) return 0;
+  INT result = (INT)(x % y);
+  return result;
+}
 static inline INT NAMED(integer_power)(INT x, INT y) {
   if (y < 0) return x == 1 ? (INT)1 : x == (INT)-1 ? (INT)(y % 2 ? -1 : 1) : (INT)0;
   WIDE result = 1, factor = (WIDE)x;
