@@ -15,6 +15,16 @@
   static void N(how)(const void *x_data, void *out_data, int64_t length, int64_t along, int64_t columns) {                           \
     const TYPE *x = x_data;                                                                                                          \
     TYPE *out = out_data;                                                                                                            \
+    if (columns == 1) { /* the total stays in a register */                                                                          \
+      ACCUMULATOR total = FROM(x[0]);                                                                                                \
+      out[0] = x[0];                                                                                                                 \
+      for (int64_t i = 1; i < length; i++) {                                                                                         \
+        const ACCUMULATOR value = FROM(x[i * along]);                                                                                \
+        total = expression;                                                                                                          \
+        out[i * along] = TO(total);                                                                                                  \
+      }                                                                                                                              \
+      return;                                                                                                                        \
+    }                                                                                                                                \
     ACCUMULATOR totals[COLUMNS];                                                                                                     \
     for (int64_t c = 0; c < columns; c++) {                                                                                          \
       totals[c] = FROM(x[c]);                                                                                                        \
