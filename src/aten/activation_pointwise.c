@@ -9,13 +9,18 @@ static const tern_pointwise_rule pair_rule = {.n_operands = 2, .operands = {0, 1
 static const tern_pointwise_rule threshold_rule = {.serves = TERN_SERVES_NUMBERS, .exact_out = true, .n_numbers = 2, .numbers = {{1, false, 0}, {2, false, 0}}};
 static const tern_pointwise_rule threshold_grad_rule = {.n_operands = 2, .operands = {0, 1}, .n_numbers = 1, .numbers = {{2, false, 0}}};
 static const tern_pointwise_rule leaky_rule = {.serves = TERN_SERVES_FLOATS, .exact_out = true, .n_numbers = 1, .numbers = {{1, false, 0.01}}};
-static const tern_pointwise_rule leaky_grad_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .n_numbers = 1, .numbers = {{2, false, 0.01}}};
-static const tern_pointwise_rule elu_rule = {.serves = TERN_SERVES_FLOATS, .exact_out = true, .n_numbers = 3, .numbers = {{1, false, 1}, {2, false, 1}, {3, false, 1}}};
-static const tern_pointwise_rule elu_grad_rule = {.n_operands = 2, .operands = {0, 5}, .serves = TERN_SERVES_FLOATS, .n_numbers = 3, .numbers = {{1, false, 1}, {2, false, 1}, {3, false, 1}}};
+static const tern_pointwise_rule leaky_grad_rule = {
+    .n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .n_numbers = 1, .numbers = {{2, false, 0.01}}};
+static const tern_pointwise_rule elu_rule = {
+    .serves = TERN_SERVES_FLOATS, .exact_out = true, .n_numbers = 3, .numbers = {{1, false, 1}, {2, false, 1}, {3, false, 1}}};
+static const tern_pointwise_rule elu_grad_rule = {
+    .n_operands = 2, .operands = {0, 5}, .serves = TERN_SERVES_FLOATS, .n_numbers = 3, .numbers = {{1, false, 1}, {2, false, 1}, {3, false, 1}}};
 static const tern_pointwise_rule hardtanh_rule = {.serves = TERN_SERVES_NUMBERS, .exact_out = true, .n_numbers = 2, .numbers = {{1, false, -1}, {2, false, 1}}};
-static const tern_pointwise_rule hardtanh_grad_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .n_numbers = 2, .numbers = {{2, false, -1}, {3, false, 1}}};
+static const tern_pointwise_rule hardtanh_grad_rule = {
+    .n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .n_numbers = 2, .numbers = {{2, false, -1}, {3, false, 1}}};
 static const tern_pointwise_rule softplus_rule = {.serves = TERN_SERVES_FLOATS, .exact_out = true, .n_numbers = 2, .numbers = {{1, false, 1}, {2, false, 20}}};
-static const tern_pointwise_rule softplus_grad_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .n_numbers = 2, .numbers = {{2, false, 1}, {3, false, 20}}};
+static const tern_pointwise_rule softplus_grad_rule = {
+    .n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .n_numbers = 2, .numbers = {{2, false, 1}, {3, false, 20}}};
 static const tern_pointwise_rule triple_rule = {.n_operands = 3, .operands = {0, 1, 2}, .serves = TERN_SERVES_FLOATS};
 
 #define NUMBER(value) tern_number(p, dtype, value)
@@ -54,8 +59,10 @@ static tern_value elu(const tern_pointwise *w, tern_value x) {
 static tern_value elu_grad(const tern_pointwise *w, tern_value gy, tern_value x, bool is_result) {
   tern_program *p = w->p;
   tern_value factor = tern_multiply(p, w->s[0], w->s[1]), below;
-  if (is_result) below = tern_multiply(p, tern_multiply(p, gy, w->s[2]), tern_add(p, x, factor));
-  else below = tern_multiply(p, tern_multiply(p, tern_multiply(p, gy, w->s[2]), factor), tern_exp(p, tern_multiply(p, x, w->s[2])));
+  if (is_result)
+    below = tern_multiply(p, tern_multiply(p, gy, w->s[2]), tern_add(p, x, factor));
+  else
+    below = tern_multiply(p, tern_multiply(p, tern_multiply(p, gy, w->s[2]), factor), tern_exp(p, tern_multiply(p, x, w->s[2])));
   return tern_select(p, tern_compare(p, TERN_LE, x, tern_number(p, w->dtype, 0)), below, tern_multiply(p, gy, w->s[1]));
 }
 

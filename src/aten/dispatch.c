@@ -1,8 +1,9 @@
 /* dispatch: one call, from the shim's plain structs to a recorded node.
  *
  * The row infers; this file then finds or makes the tensors that are written, by the form of the call, and records. The same row serves the three forms:
- * functional (new tensors), in-place (argument 0 is the target) and out= (the last arguments are). A node reads all its operands before it writes, so a target that
- * is also an operand needs no care beyond PyTorch's own refusals. Called for every operator: nothing here allocates, and a draft's arrays are never cleared. */
+ * functional (new tensors), in-place (argument 0 is the target) and out= (the last arguments are). A node reads all its operands before it writes, so a target
+ * that is also an operand needs no care beyond PyTorch's own refusals. Called for every operator: nothing here allocates, and a draft's arrays are never
+ * cleared. */
 #include "helpers.h"
 #include "layout.h"
 
@@ -21,8 +22,10 @@ static tern_status record(const tern_call *call, const tern_draft *draft, const 
   if (TERN_UNLIKELY(all_empty)) return NULL;
   node.operation = tern_aten_operation(row);
   TERN_CHECK(node.operation && row->lower);
-  if (TERN_LIKELY(n_outputs > 0)) node.device = tern_buffer_device(outputs[0].buffer);
-  else TERN_TRY(tern_device_get(draft->device, &node.device));
+  if (TERN_LIKELY(n_outputs > 0))
+    node.device = tern_buffer_device(outputs[0].buffer);
+  else
+    TERN_TRY(tern_device_get(draft->device, &node.device));
   node.line = call->line;
   node.n_operands = draft->n_operands;
   node.n_outputs = n_outputs;
@@ -99,7 +102,8 @@ tern_status tern_temporary(int device, tern_dtype dtype, int rank, const int64_t
   TERN_CHECK(rank <= TERN_MAX_TENSOR_RANK);
   tern_geometry_set_contiguous(&view, rank, sizes, 0);
   memcpy(strides_room, view.strides, (size_t)rank * sizeof *strides_room);
-  *out = (tern_tensor){.sizes = sizes, .strides = strides_room, .count = tern_geometry_count(&view), .rank = rank, .device = (int16_t)device, .dtype = (uint8_t)dtype};
+  *out = (tern_tensor){
+      .sizes = sizes, .strides = strides_room, .count = tern_geometry_count(&view), .rank = rank, .device = (int16_t)device, .dtype = (uint8_t)dtype};
   TERN_TRY(tern_device_get(device, &opened));
   return tern_buffer_new(opened, (size_t)out->count * tern_dtype_size(dtype), 0, &out->buffer);
 }
@@ -160,9 +164,12 @@ tern_verdict tern_aten_call(const tern_call *call, tern_status *status) {
     tern_draft_start(&draft);
     verdict = row->infer(call, &draft);
     if (TERN_LIKELY(verdict == TERN_RECORD)) {
-      if (call->form != TERN_FUNCTIONAL) verdict = write_to_targets(call, &draft, status);
-      else if (TERN_LIKELY(draft.device >= 0)) *status = record_new(call, &draft, row, NULL);
-      else verdict = TERN_REJECT;
+      if (call->form != TERN_FUNCTIONAL)
+        verdict = write_to_targets(call, &draft, status);
+      else if (TERN_LIKELY(draft.device >= 0))
+        *status = record_new(call, &draft, row, NULL);
+      else
+        verdict = TERN_REJECT;
     }
   }
   return verdict;

@@ -1,4 +1,4 @@
-/* fill: operators that write without reading: fill_, zero_, arange, linspace, eye. They reach us in their in-place and out= forms; PyTorch composes the others. */
+/* fill: operators that write without reading: fill_, zero_, arange, linspace, eye. They come in place and out=; PyTorch composes the other forms. */
 #include <math.h>
 #include "pointwise.h"
 
@@ -64,8 +64,10 @@ static tern_status lower_fill(const tern_lowering *node, tern_value *results) {
   tern_program *p = node->program;
   const tern_output *o = &node->outputs[0];
   tern_value v = node->n_operands ? node->operands[0] : node->scalars[0];
-  if (!node->n_operands && node->scalar_kinds[0] == TERN_SCALAR_ZERO) v = constant(p, o->computed, 0);
-  else if (!node->n_operands && node->scalar_kinds[0] == TERN_SCALAR_ONE) v = constant(p, o->computed, 1);
+  if (!node->n_operands && node->scalar_kinds[0] == TERN_SCALAR_ZERO)
+    v = constant(p, o->computed, 0);
+  else if (!node->n_operands && node->scalar_kinds[0] == TERN_SCALAR_ONE)
+    v = constant(p, o->computed, 1);
   results[0] = tern_broadcast_to(p, tern_convert(p, v, o->computed), o->view.rank, o->view.sizes);
   return NULL;
 }
@@ -117,7 +119,8 @@ static tern_verdict infer_linspace(const tern_call *call, tern_draft *draft) {
   if (steps < 0) return TERN_REJECT;
   tern_dtype dtype = (tern_dtype)out->dtype, work = tern_compute_dtype(dtype);
   double start = tern_arg_double(call, 0, 0), end = tern_arg_double(call, 1, 0);
-  double step = work == TERN_F64 ? (end - start) / (double)(steps > 1 ? steps - 1 : 1) : (double)(((float)end - (float)start) / (float)(steps > 1 ? steps - 1 : 1));
+  double step =
+      work == TERN_F64 ? (end - start) / (double)(steps > 1 ? steps - 1 : 1) : (double)(((float)end - (float)start) / (float)(steps > 1 ? steps - 1 : 1));
   tern_draft_double(draft, work, start, false);
   tern_draft_double(draft, work, steps > 1 ? end : start, false);
   tern_draft_double(draft, work, step, false);

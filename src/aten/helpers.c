@@ -67,8 +67,7 @@ static bool has_present_operand(const tern_draft *draft) {
 
 tern_verdict tern_draft_tensor(tern_draft *draft, const tern_tensor *tensor) {
   if (TERN_UNLIKELY(!tensor || tensor->device < 0)) return TERN_REJECT;
-  if (TERN_UNLIKELY(tensor->rank > TERN_MAX_TENSOR_RANK || tensor->dtype >= TERN_DTYPE_COUNT || draft->n_operands == TERN_MAX_OPERANDS))
-    return TERN_FALL_BACK;
+  if (TERN_UNLIKELY(tensor->rank > TERN_MAX_TENSOR_RANK || tensor->dtype >= TERN_DTYPE_COUNT || draft->n_operands == TERN_MAX_OPERANDS)) return TERN_FALL_BACK;
   if (draft->device != tensor->device) {
     if (has_present_operand(draft)) return TERN_REJECT;
     draft->device = tensor->device;
@@ -121,10 +120,14 @@ static int64_t int_of_double(double value) { return value >= -0x1p63 && value < 
 
 static int64_t wrap_int(tern_dtype dtype, int64_t value) {
   switch (tern_dtype_size(dtype)) {
-    case 1: return dtype == TERN_I8 ? (int8_t)value : (uint8_t)value;
-    case 2: return dtype == TERN_I16 ? (int16_t)value : (uint16_t)value;
-    case 4: return dtype == TERN_I32 ? (int32_t)value : (int64_t)(uint32_t)value;
-    default: return value;
+    case 1:
+      return dtype == TERN_I8 ? (int8_t)value : (uint8_t)value;
+    case 2:
+      return dtype == TERN_I16 ? (int16_t)value : (uint16_t)value;
+    case 4:
+      return dtype == TERN_I32 ? (int32_t)value : (int64_t)(uint32_t)value;
+    default:
+      return value;
   }
 }
 
@@ -150,8 +153,10 @@ void tern_draft_int(tern_draft *draft, tern_dtype dtype, int64_t value, bool cla
     return;
   }
   if (draft->n_scalars == TERN_MAX_SCALARS) return;
-  if (dtype == TERN_BOOL) value = value != 0;
-  else value = wrap_int(dtype, value);
+  if (dtype == TERN_BOOL)
+    value = value != 0;
+  else
+    value = wrap_int(dtype, value);
   tern_dtype kept = dtype == TERN_BOOL || tern_dtype_size(dtype) >= 4 ? dtype : dtype == TERN_U16 ? TERN_U32 : TERN_I32;
   draft->scalars[draft->n_scalars++] = tern_scalar_int(kept, value, classify);
 }
@@ -160,10 +165,12 @@ bool tern_arg_is_number(const tern_argument *argument) {
   switch (argument->tag) {
     case TERN_ARG_INT:
     case TERN_ARG_DOUBLE:
-    case TERN_ARG_BOOL: return true;
+    case TERN_ARG_BOOL:
+      return true;
     case TERN_ARG_TENSOR:
       return argument->u.tensor.device == TERN_ON_CPU && argument->u.tensor.rank == 0 && argument->u.tensor.host && argument->u.tensor.dtype < TERN_C64;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -182,24 +189,56 @@ bool tern_number_read(const tern_argument *argument, bool *is_double, double *d,
   }
   if (!tern_arg_is_number(argument)) return false;
   union {
-    uint8_t u8; int8_t i8; uint16_t u16; int16_t i16; uint32_t u32; int32_t i32; int64_t i64; float f32; double f64;
+    uint8_t u8;
+    int8_t i8;
+    uint16_t u16;
+    int16_t i16;
+    uint32_t u32;
+    int32_t i32;
+    int64_t i64;
+    float f32;
+    double f64;
   } value = {0};
   tern_dtype dtype = (tern_dtype)argument->u.tensor.dtype;
   memcpy(&value, argument->u.tensor.host, tern_dtype_size(dtype));
   *is_double = tern_dtype_is_float(dtype);
   switch (dtype) {
-    case TERN_F16: *d = (double)tern_f16_to_f32(value.u16); break;
-    case TERN_BF16: *d = (double)tern_bf16_to_f32(value.u16); break;
-    case TERN_F32: *d = (double)value.f32; break;
-    case TERN_F64: *d = value.f64; break;
-    case TERN_BOOL: *i = value.u8 != 0; break;
-    case TERN_U8: *i = value.u8; break;
-    case TERN_I8: *i = value.i8; break;
-    case TERN_U16: *i = value.u16; break;
-    case TERN_I16: *i = value.i16; break;
-    case TERN_U32: *i = value.u32; break;
-    case TERN_I32: *i = value.i32; break;
-    default: *i = value.i64; break;
+    case TERN_F16:
+      *d = (double)tern_f16_to_f32(value.u16);
+      break;
+    case TERN_BF16:
+      *d = (double)tern_bf16_to_f32(value.u16);
+      break;
+    case TERN_F32:
+      *d = (double)value.f32;
+      break;
+    case TERN_F64:
+      *d = value.f64;
+      break;
+    case TERN_BOOL:
+      *i = value.u8 != 0;
+      break;
+    case TERN_U8:
+      *i = value.u8;
+      break;
+    case TERN_I8:
+      *i = value.i8;
+      break;
+    case TERN_U16:
+      *i = value.u16;
+      break;
+    case TERN_I16:
+      *i = value.i16;
+      break;
+    case TERN_U32:
+      *i = value.u32;
+      break;
+    case TERN_I32:
+      *i = value.i32;
+      break;
+    default:
+      *i = value.i64;
+      break;
   }
   return true;
 }
@@ -209,8 +248,10 @@ bool tern_draft_number(tern_draft *draft, const tern_argument *argument, tern_dt
   double d;
   int64_t i;
   if (dtype >= TERN_C64 || draft->n_scalars == TERN_MAX_SCALARS || !tern_number_read(argument, &is_double, &d, &i)) return false;
-  if (is_double) tern_draft_double(draft, dtype, d, classify);
-  else tern_draft_int(draft, dtype, i, classify);
+  if (is_double)
+    tern_draft_double(draft, dtype, d, classify);
+  else
+    tern_draft_int(draft, dtype, i, classify);
   return true;
 }
 

@@ -1,8 +1,8 @@
 /* layout: TensorIterator's rule for the strides of a new result (aten/src/ATen/TensorIterator.cpp: fast_set_up, reorder_dimensions,
  * allocate_or_resize_outputs), and its checks for overlapping memory (aten/src/ATen/MemoryOverlap.cpp).
  *
- * A result of elementwise operators keeps its operands' order of dimensions in memory: a channels-last network stays channels-last. Strides are visible to users
- * (x.stride(), view()), so the rule is followed exactly, its ties included. */
+ * A result of elementwise operators keeps its operands' order of dimensions in memory: a channels-last network stays channels-last. Strides are visible to
+ * users (x.stride(), view()), so the rule is followed exactly, its ties included. */
 #include "layout.h"
 
 static bool is_contiguous(int rank, const int64_t *sizes, const int64_t *strides) {
@@ -175,9 +175,15 @@ static void strides_like_operands(const tern_draft *draft, const tern_draft_outp
 
 void tern_layout_strides(const tern_draft *draft, const tern_draft_output *output, int64_t *strides) {
   switch (output->layout) {
-    case TERN_LIKE_OPERANDS: strides_like_operands(draft, output, strides); break;
-    case TERN_GIVEN: memcpy(strides, output->strides, (size_t)output->rank * sizeof *strides); break;
-    default: set_contiguous(output->rank, output->sizes, strides); break;
+    case TERN_LIKE_OPERANDS:
+      strides_like_operands(draft, output, strides);
+      break;
+    case TERN_GIVEN:
+      memcpy(strides, output->strides, (size_t)output->rank * sizeof *strides);
+      break;
+    default:
+      set_contiguous(output->rank, output->sizes, strides);
+      break;
   }
 }
 
@@ -218,9 +224,12 @@ tern_status tern_layout_check_operand(const tern_output *target, const tern_oper
   int64_t size_a = (int64_t)tern_dtype_size(target->dtype), size_b = (int64_t)tern_dtype_size(operand->dtype);
   int64_t begin_a = a->offset * size_a, end_a = begin_a + count_a * size_a, begin_b = b->offset * size_b, end_b = begin_b + count_b * size_b;
   bool partial;
-  if (count_a == 0 || count_b == 0) partial = false;
-  else if (begin_a == begin_b && end_a == end_b) partial = a->rank != b->rank || memcmp(a->strides, b->strides, (size_t)a->rank * sizeof *a->strides) != 0;
-  else partial = begin_a < end_b && begin_b < end_a;
+  if (count_a == 0 || count_b == 0)
+    partial = false;
+  else if (begin_a == begin_b && end_a == end_b)
+    partial = a->rank != b->rank || memcmp(a->strides, b->strides, (size_t)a->rank * sizeof *a->strides) != 0;
+  else
+    partial = begin_a < end_b && begin_b < end_a;
   if (!partial) return NULL;
   return tern_error_new(TERN_INVALID_ARGUMENT,
                         "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "

@@ -1,10 +1,11 @@
-/* pointwise: arithmetic of two tensors, or a tensor and a number. Each row is a rule (pointwise.h), a formula and its schemas; the formulas are PyTorch's CPU kernels'
- * (aten/src/ATen/native/cpu/BinaryOpsKernel.cpp), so that the numbers are too. */
+/* pointwise: arithmetic of two tensors, or a tensor and a number. Each row is a rule (pointwise.h), a formula and its schemas; the formulas are PyTorch's CPU
+ * kernels' (aten/src/ATen/native/cpu/BinaryOpsKernel.cpp), so that the numbers are too. */
 #include "pointwise.h"
 
 static const tern_pointwise_rule add_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_ALL, .n_numbers = 1, .numbers = {{2, true, 1}}};
 static const tern_pointwise_rule subtract_rule = {.n_operands = 2, .operands = {0, 1}, .refuses_bool = true, .n_numbers = 1, .numbers = {{2, true, 1}}};
-static const tern_pointwise_rule reverse_rule = {.n_operands = 2, .operands = {1, 0}, .refuses_bool = true, .n_numbers = 1, .numbers = {{2, true, 1}}}; /* rsub is sub with its operands exchanged */
+static const tern_pointwise_rule reverse_rule = {
+    .n_operands = 2, .operands = {1, 0}, .refuses_bool = true, .n_numbers = 1, .numbers = {{2, true, 1}}}; /* rsub is sub with its operands exchanged */
 static const tern_pointwise_rule multiply_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_ALL, .wide_numbers = true};
 static const tern_pointwise_rule divide_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .to_float = true, .wide_numbers = true};
 static const tern_pointwise_rule rounded_divide_rule = {.n_operands = 2, .operands = {0, 1}, .wide_numbers = true, .number_divisor = true};
@@ -136,7 +137,8 @@ static const tern_pointwise_rule power_number_rule = {.n_operands = 1, .serves =
 
 TERN_POINTWISE(power, power_rule, tern_power(p, x, y))
 
-/* pow(x, number): PyTorch computes some exponents otherwise, and so the numbers differ: the exponent's class is in the key. Integers: the exponent is an attribute. */
+/* pow(x, number): PyTorch computes some exponents otherwise, and so the numbers differ: the exponent's class is in the key. Integers: the exponent is an
+ * attribute. */
 static tern_verdict infer_power_number(const tern_call *call, tern_draft *draft) {
   tern_promotion promotion = TERN_PROMOTION_START;
   tern_promotion_add(&promotion, &call->arguments[0]);
@@ -170,15 +172,24 @@ static tern_value power_of_integer(tern_program *p, tern_dtype dtype, tern_value
 
 static tern_value power_by_class(tern_program *p, tern_dtype dtype, tern_value x, tern_value exponent, uint8_t kind) {
   switch (kind) {
-    case TERN_SCALAR_ZERO: return tern_number(p, dtype, 1);
-    case TERN_SCALAR_ONE: return x;
-    case TERN_SCALAR_TWO: return tern_multiply(p, x, x);
-    case TERN_SCALAR_THREE: return tern_multiply(p, tern_multiply(p, x, x), x);
-    case TERN_SCALAR_HALF: return tern_sqrt(p, x);
-    case TERN_SCALAR_MINUS_HALF: return tern_rsqrt(p, x);
-    case TERN_SCALAR_MINUS_ONE: return tern_divide(p, tern_number(p, dtype, 1), x);
-    case TERN_SCALAR_MINUS_TWO: return tern_divide(p, tern_number(p, dtype, 1), tern_multiply(p, x, x));
-    default: return tern_power(p, x, exponent);
+    case TERN_SCALAR_ZERO:
+      return tern_number(p, dtype, 1);
+    case TERN_SCALAR_ONE:
+      return x;
+    case TERN_SCALAR_TWO:
+      return tern_multiply(p, x, x);
+    case TERN_SCALAR_THREE:
+      return tern_multiply(p, tern_multiply(p, x, x), x);
+    case TERN_SCALAR_HALF:
+      return tern_sqrt(p, x);
+    case TERN_SCALAR_MINUS_HALF:
+      return tern_rsqrt(p, x);
+    case TERN_SCALAR_MINUS_ONE:
+      return tern_divide(p, tern_number(p, dtype, 1), x);
+    case TERN_SCALAR_MINUS_TWO:
+      return tern_divide(p, tern_number(p, dtype, 1), tern_multiply(p, x, x));
+    default:
+      return tern_power(p, x, exponent);
   }
 }
 

@@ -10,26 +10,35 @@
 enum { TERN_POINTWISE_OPERANDS = 3, TERN_POINTWISE_NUMBERS = 4 };
 
 /* Which common dtypes the row serves natively; for others PyTorch's CPU kernel answers, most often with its error. */
-typedef enum tern_serves { TERN_SERVES_NUMBERS /* integers and floats */, TERN_SERVES_ALL /* and bool */, TERN_SERVES_FLOATS, TERN_SERVES_INTEGRAL /* integers and bool */ } tern_serves;
+typedef enum tern_serves {
+  TERN_SERVES_NUMBERS /* integers and floats */,
+  TERN_SERVES_ALL /* and bool */,
+  TERN_SERVES_FLOATS,
+  TERN_SERVES_INTEGRAL /* integers and bool */
+} tern_serves;
 
 typedef struct tern_pointwise_rule {
-  int8_t n_operands, operands[TERN_POINTWISE_OPERANDS];      /* the arguments that are operands; n_operands 0 stands for one: argument 0 */
+  int8_t n_operands, operands[TERN_POINTWISE_OPERANDS]; /* the arguments that are operands; n_operands 0 stands for one: argument 0 */
   tern_serves serves;
-  bool to_float;           /* integers become the default dtype */
-  bool to_bool;            /* the result is bool */
-  bool wide_numbers;       /* operand 1, where it is a number, keeps the precision PyTorch computes in instead of being rounded to the common dtype (mul, div) */
-  bool same_dtypes;        /* operands of several dtypes are refused */
-  bool exact_out;          /* an out= tensor must have the result's dtype */
-  bool refuses_bool;       /* no operand may be bool */
-  bool number_divisor;     /* integers: served only where operand 1 is a number other than 0, since PyTorch raises on division by zero */
-  int8_t n_numbers;        /* further numbers of the formula */
-  struct { int8_t argument; bool is_alpha; double fallback; } numbers[TERN_POINTWISE_NUMBERS]; /* is_alpha: the multiplier of add and sub, see pointwise_rule.c */
+  bool to_float;       /* integers become the default dtype */
+  bool to_bool;        /* the result is bool */
+  bool wide_numbers;   /* operand 1, where it is a number, keeps the precision PyTorch computes in instead of being rounded to the common dtype (mul, div) */
+  bool same_dtypes;    /* operands of several dtypes are refused */
+  bool exact_out;      /* an out= tensor must have the result's dtype */
+  bool refuses_bool;   /* no operand may be bool */
+  bool number_divisor; /* integers: served only where operand 1 is a number other than 0, since PyTorch raises on division by zero */
+  int8_t n_numbers;    /* further numbers of the formula */
+  struct {
+    int8_t argument;
+    bool is_alpha;
+    double fallback;
+  } numbers[TERN_POINTWISE_NUMBERS]; /* is_alpha: the multiplier of add and sub, see pointwise_rule.c */
 } tern_pointwise_rule;
 
 /* What a formula works on. */
 typedef struct tern_pointwise {
   tern_program *p;
-  tern_dtype common, dtype;            /* the operands' common dtype, and the one to compute in, which all values below have */
+  tern_dtype common, dtype;              /* the operands' common dtype, and the one to compute in, which all values below have */
   tern_value x[TERN_POINTWISE_OPERANDS]; /* operands, in their own shapes */
   tern_value s[TERN_POINTWISE_NUMBERS];  /* numbers, rank 0 */
   const tern_lowering *node;
@@ -55,16 +64,16 @@ static inline tern_value tern_number(tern_program *p, tern_dtype dtype, double v
 #define TERN_POINTWISE_INFER(id, rule) \
   static tern_verdict infer_##id(const tern_call *call, tern_draft *draft) { return tern_pointwise_infer(call, draft, &(rule)); }
 /* `formula` sees p, dtype, x, y, z (operands) and w.s[]. */
-#define TERN_POINTWISE_LOWER(id, rule, formula)                                          \
-  static tern_status lower_##id(const tern_lowering *node, tern_value *results) {        \
-    tern_pointwise w;                                                                    \
-    tern_pointwise_begin(&w, node, &(rule));                                             \
-    tern_program *p = w.p;                                                               \
-    tern_dtype dtype = w.dtype;                                                          \
-    tern_value x = w.x[0], y = w.x[1], z = w.x[2];                                       \
-    (void)p, (void)dtype, (void)x, (void)y, (void)z;                                     \
-    results[0] = tern_pointwise_finish(node, 0, formula);                                \
-    return NULL;                                                                         \
+#define TERN_POINTWISE_LOWER(id, rule, formula)                                   \
+  static tern_status lower_##id(const tern_lowering *node, tern_value *results) { \
+    tern_pointwise w;                                                             \
+    tern_pointwise_begin(&w, node, &(rule));                                      \
+    tern_program *p = w.p;                                                        \
+    tern_dtype dtype = w.dtype;                                                   \
+    tern_value x = w.x[0], y = w.x[1], z = w.x[2];                                \
+    (void)p, (void)dtype, (void)x, (void)y, (void)z;                              \
+    results[0] = tern_pointwise_finish(node, 0, formula);                         \
+    return NULL;                                                                  \
   }
 #define TERN_POINTWISE(id, rule, formula) TERN_POINTWISE_INFER(id, rule) TERN_POINTWISE_LOWER(id, rule, formula)
 

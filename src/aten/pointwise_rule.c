@@ -7,8 +7,10 @@
 
 static bool is_served(tern_serves serves, tern_dtype dtype) {
   static const uint32_t sets[] = {
-      [TERN_SERVES_NUMBERS] = 1u << TERN_U8 | 1u << TERN_I8 | 1u << TERN_I16 | 1u << TERN_I32 | 1u << TERN_I64 | 1u << TERN_F16 | 1u << TERN_BF16 | 1u << TERN_F32 | 1u << TERN_F64,
-      [TERN_SERVES_ALL] = 1u << TERN_BOOL | 1u << TERN_U8 | 1u << TERN_I8 | 1u << TERN_I16 | 1u << TERN_I32 | 1u << TERN_I64 | 1u << TERN_F16 | 1u << TERN_BF16 | 1u << TERN_F32 | 1u << TERN_F64,
+      [TERN_SERVES_NUMBERS] =
+          1u << TERN_U8 | 1u << TERN_I8 | 1u << TERN_I16 | 1u << TERN_I32 | 1u << TERN_I64 | 1u << TERN_F16 | 1u << TERN_BF16 | 1u << TERN_F32 | 1u << TERN_F64,
+      [TERN_SERVES_ALL] = 1u << TERN_BOOL | 1u << TERN_U8 | 1u << TERN_I8 | 1u << TERN_I16 | 1u << TERN_I32 | 1u << TERN_I64 | 1u << TERN_F16 |
+                          1u << TERN_BF16 | 1u << TERN_F32 | 1u << TERN_F64,
       [TERN_SERVES_FLOATS] = 1u << TERN_F16 | 1u << TERN_BF16 | 1u << TERN_F32 | 1u << TERN_F64,
       [TERN_SERVES_INTEGRAL] = 1u << TERN_BOOL | 1u << TERN_U8 | 1u << TERN_I8 | 1u << TERN_I16 | 1u << TERN_I32 | 1u << TERN_I64,
   };
@@ -84,7 +86,8 @@ static tern_verdict draft_number(const tern_call *call, tern_draft *draft, int a
 /* The commonest call: tensors of one dtype and shape, or with a number that changes neither. Then there is nothing to promote or broadcast. */
 static bool are_alike(const tern_argument *arguments, const tern_pointwise_rule *rule, int n) {
   const tern_argument *first = &arguments[rule->operands[0]];
-  if (first->tag != TERN_ARG_TENSOR || first->u.tensor.rank == 0 || first->u.tensor.rank > TERN_MAX_TENSOR_RANK || first->u.tensor.dtype == TERN_BOOL) return false;
+  if (first->tag != TERN_ARG_TENSOR || first->u.tensor.rank == 0 || first->u.tensor.rank > TERN_MAX_TENSOR_RANK || first->u.tensor.dtype == TERN_BOOL)
+    return false;
   const tern_tensor *x = &first->u.tensor;
   for (int i = 1; i < n; i++) {
     const tern_argument *a = &arguments[rule->operands[i]];
@@ -163,7 +166,8 @@ void tern_pointwise_begin(tern_pointwise *w, const tern_lowering *node, const te
     v = node->operands[i];
     if (v == TERN_NO_VALUE) v = next < node->n_scalars ? node->scalars[next++] : TERN_NO_VALUE;
     /* As PyTorch: where a number keeps its precision, so does a tensor of one element. */
-    else if (!(rule->wide_numbers && i == 1 && count(p, v) == 1)) v = tern_convert(p, v, w->common);
+    else if (!(rule->wide_numbers && i == 1 && count(p, v) == 1))
+      v = tern_convert(p, v, w->common);
     w->x[i] = tern_convert(p, v, w->dtype);
   }
   for (int i = 0; i < TERN_POINTWISE_NUMBERS; i++, next++) w->s[i] = next < node->n_scalars ? tern_convert(p, node->scalars[next], w->dtype) : TERN_NO_VALUE;

@@ -87,15 +87,24 @@ void tern_promotion_add_tensor(tern_promotion *p, const tern_tensor *tensor) {
 
 void tern_promotion_add(tern_promotion *p, const tern_argument *argument) {
   switch (argument->tag) {
-    case TERN_ARG_TENSOR: tern_promotion_add_tensor(p, &argument->u.tensor); break;
+    case TERN_ARG_TENSOR:
+      tern_promotion_add_tensor(p, &argument->u.tensor);
+      break;
     case TERN_ARG_TENSORS:
       for (int i = 0; i < argument->n; i++)
         if (argument->u.tensors[i].sizes) tern_promotion_add_tensor(p, &argument->u.tensors[i]);
       break;
-    case TERN_ARG_INT: p->wrapped = promote_present(p->wrapped, TERN_I64); break;
-    case TERN_ARG_DOUBLE: p->wrapped = promote_present(p->wrapped, (int)tern_aten_default_dtype()); break;
-    case TERN_ARG_BOOL: p->wrapped = promote_present(p->wrapped, TERN_BOOL); break;
-    default: break;
+    case TERN_ARG_INT:
+      p->wrapped = promote_present(p->wrapped, TERN_I64);
+      break;
+    case TERN_ARG_DOUBLE:
+      p->wrapped = promote_present(p->wrapped, (int)tern_aten_default_dtype());
+      break;
+    case TERN_ARG_BOOL:
+      p->wrapped = promote_present(p->wrapped, TERN_BOOL);
+      break;
+    default:
+      break;
   }
 }
 

@@ -1,4 +1,5 @@
-/* reduce: sums, products, extrema, their indices, tests and running sums. f16 and bf16 accumulate in f32 and round once, at the end, as PyTorch's CPU kernels do. */
+/* reduce: sums, products, extrema, their indices, tests and running sums. f16 and bf16 accumulate in f32 and round once, at the end, as PyTorch's CPU kernels
+ * do. */
 #include "reduce.h"
 
 /* ---- arguments ---- */

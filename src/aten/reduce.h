@@ -1,7 +1,7 @@
 /* reduce: reading the `dim`, `keepdim` and `dtype` arguments of reductions. Private to the families reduce and statistics.
  *
- * A recorded reduction has attrs[0] = whether dimensions are kept, attrs[1] = the dtype of the work (converted to before), attrs[2] = a bit set of the reduced dimensions;
- * rows add more after these. */
+ * A recorded reduction has attrs[0] = whether dimensions are kept, attrs[1] = the dtype of the work (converted to before), attrs[2] = a bit set of the reduced
+ * dimensions; rows add more after these. */
 #ifndef TERN_ATEN_REDUCE_H
 #define TERN_ATEN_REDUCE_H
 #include "families.h"

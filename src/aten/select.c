@@ -5,7 +5,8 @@
 /* ---- addcmul, addcdiv: self + value * a * b, self + value * a / b, from left to right ---- */
 
 static const tern_pointwise_rule addcmul_rule = {.n_operands = 3, .operands = {0, 1, 2}, .n_numbers = 1, .numbers = {{3, false, 1}}};
-static const tern_pointwise_rule addcdiv_rule = {.n_operands = 3, .operands = {0, 1, 2}, .serves = TERN_SERVES_FLOATS, .n_numbers = 1, .numbers = {{3, false, 1}}};
+static const tern_pointwise_rule addcdiv_rule = {
+    .n_operands = 3, .operands = {0, 1, 2}, .serves = TERN_SERVES_FLOATS, .n_numbers = 1, .numbers = {{3, false, 1}}};
 
 TERN_POINTWISE(addcmul, addcmul_rule, tern_add(p, x, tern_multiply(p, tern_multiply(p, w.s[0], y), z)))
 /* PyTorch refuses to divide integers here, whatever they are added to. */
@@ -18,7 +19,8 @@ TERN_POINTWISE_LOWER(addcdiv, addcdiv_rule, tern_add(p, x, tern_divide(p, tern_m
 
 /* ---- lerp: of the two equal formulas, the one that is exact at the nearer end ---- */
 
-static const tern_pointwise_rule lerp_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .same_dtypes = true, .n_numbers = 1, .numbers = {{2, false, 0}}};
+static const tern_pointwise_rule lerp_rule = {
+    .n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .same_dtypes = true, .n_numbers = 1, .numbers = {{2, false, 0}}};
 static const tern_pointwise_rule lerp_tensor_rule = {.n_operands = 3, .operands = {0, 1, 2}, .serves = TERN_SERVES_FLOATS, .same_dtypes = true};
 
 static tern_value lerp_from_start(tern_program *p, tern_value start, tern_value end, tern_value weight) {

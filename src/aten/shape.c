@@ -210,7 +210,8 @@ static tern_verdict infer_pad(const tern_call *call, tern_draft *draft) {
     tern_draft_attr(draft, low);
     tern_draft_attr(draft, high);
   }
-  if (tern_arg_is_none(call, 2)) tern_draft_double(draft, (tern_dtype)x->dtype, 0, false);
+  if (tern_arg_is_none(call, 2))
+    tern_draft_double(draft, (tern_dtype)x->dtype, 0, false);
   else if (!tern_number_fits(&call->arguments[2], (tern_dtype)x->dtype) || !tern_draft_number(draft, &call->arguments[2], (tern_dtype)x->dtype, false))
     return TERN_FALL_BACK;
   tern_draft_output *output = tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, sizes);

@@ -112,7 +112,8 @@ static tern_verdict infer_norm_over(const tern_call *call, tern_draft *draft, in
   double p = tern_arg_double(call, 1, 2);
   int kind = norm_kind(p);
   bool needs_elements = kind == NORM_LARGEST || kind == NORM_SMALLEST || p < 0;
-  if (!tern_dtype_is_float(dtype) || tern_promote_types((tern_dtype)x->dtype, dtype) != dtype || (needs_elements && tern_reduced_count(x, dims) == 0)) return TERN_FALL_BACK;
+  if (!tern_dtype_is_float(dtype) || tern_promote_types((tern_dtype)x->dtype, dtype) != dtype || (needs_elements && tern_reduced_count(x, dims) == 0))
+    return TERN_FALL_BACK;
   verdict = tern_draft_reduction(draft, x, dims, dim_at >= 0 && tern_arg_bool(call, 3, false), dtype, dtype);
   tern_draft_attr(draft, kind);
   if (kind == NORM_GENERAL) {
@@ -130,12 +131,25 @@ static tern_status lower_norm(const tern_lowering *node, tern_value *results) {
   tern_value x = operand_to_compute(node), v;
   tern_dtype dtype = tern_value_dtype(p, x);
   switch (node->attrs[3]) {
-    case NORM_TWO: v = tern_sqrt(p, tern_lower_reduce(node, TERN_SUM, tern_multiply(p, x, x))); break;
-    case NORM_ONE: v = tern_lower_reduce(node, TERN_SUM, tern_abs(p, x)); break;
-    case NORM_LARGEST: v = tern_lower_reduce(node, TERN_MAX, tern_abs(p, x)); break;
-    case NORM_SMALLEST: v = tern_lower_reduce(node, TERN_MIN, tern_abs(p, x)); break;
-    case NORM_COUNT: v = tern_lower_reduce(node, TERN_SUM, tern_convert(p, tern_compare(p, TERN_NE, x, number(p, dtype, 0)), dtype)); break;
-    default: v = tern_power(p, tern_lower_reduce(node, TERN_SUM, tern_power(p, tern_abs(p, x), tern_convert(p, node->scalars[0], dtype))), tern_convert(p, node->scalars[1], dtype)); break;
+    case NORM_TWO:
+      v = tern_sqrt(p, tern_lower_reduce(node, TERN_SUM, tern_multiply(p, x, x)));
+      break;
+    case NORM_ONE:
+      v = tern_lower_reduce(node, TERN_SUM, tern_abs(p, x));
+      break;
+    case NORM_LARGEST:
+      v = tern_lower_reduce(node, TERN_MAX, tern_abs(p, x));
+      break;
+    case NORM_SMALLEST:
+      v = tern_lower_reduce(node, TERN_MIN, tern_abs(p, x));
+      break;
+    case NORM_COUNT:
+      v = tern_lower_reduce(node, TERN_SUM, tern_convert(p, tern_compare(p, TERN_NE, x, number(p, dtype, 0)), dtype));
+      break;
+    default:
+      v = tern_power(p, tern_lower_reduce(node, TERN_SUM, tern_power(p, tern_abs(p, x), tern_convert(p, node->scalars[0], dtype))),
+                     tern_convert(p, node->scalars[1], dtype));
+      break;
   }
   results[0] = tern_lower_reduced(node, 0, v);
   return NULL;

@@ -1,7 +1,7 @@
 /* table: all families as one table, and for each row the operation that eager records.
  *
- * Rows are constants spread over the family files; their numbers (which the program cache's keys carry) follow from the order in families.h. The operations are made on
- * the first use and live for ever. */
+ * Rows are constants spread over the family files; their numbers (which the program cache's keys carry) follow from the order in families.h. The operations are
+ * made on the first use and live for ever. */
 #include <pthread.h>
 #include "families.h"
 #include "helpers.h"

@@ -2,8 +2,8 @@
 #include <math.h>
 #include "pointwise.h"
 
-static const tern_pointwise_rule same_rule = {.serves = TERN_SERVES_NUMBERS, .exact_out = true};        /* keeps the dtype; PyTorch refuses bool */
-static const tern_pointwise_rule any_rule = {.serves = TERN_SERVES_ALL, .exact_out = true};             /* keeps the dtype */
+static const tern_pointwise_rule same_rule = {.serves = TERN_SERVES_NUMBERS, .exact_out = true}; /* keeps the dtype; PyTorch refuses bool */
+static const tern_pointwise_rule any_rule = {.serves = TERN_SERVES_ALL, .exact_out = true};      /* keeps the dtype */
 static const tern_pointwise_rule float_rule = {.serves = TERN_SERVES_FLOATS, .to_float = true};
 static const tern_pointwise_rule only_float_rule = {.serves = TERN_SERVES_FLOATS, .exact_out = true};
 static const tern_pointwise_rule bits_rule = {.serves = TERN_SERVES_INTEGRAL, .exact_out = true};
@@ -97,11 +97,14 @@ static tern_verdict infer_nan_to_num(const tern_call *call, tern_draft *draft) {
   return TERN_RECORD;
 }
 TERN_POINTWISE_LOWER(nan_to_num, any_rule,
-                     !is_float(&w) ? x
-                                   : tern_select(p, tern_compare(p, TERN_NE, x, x), w.s[0],
-                                                 tern_select(p, is_equal_to(&w, x, INFINITY), w.s[1], tern_select(p, is_equal_to(&w, x, -INFINITY), w.s[2], x))))
+                     !is_float(&w)
+                         ? x
+                         : tern_select(p, tern_compare(p, TERN_NE, x, x), w.s[0],
+                                       tern_select(p, is_equal_to(&w, x, INFINITY), w.s[1], tern_select(p, is_equal_to(&w, x, -INFINITY), w.s[2], x))))
 
+/* clang-format off */
 #define ROW(name, id) {name, name "_", name ".out", NULL, infer_##id, lower_##id, NULL}
+/* clang-format on */
 const tern_aten_row tern_aten_unary[] = {
     ROW("neg", negate),
     ROW("abs", abs),

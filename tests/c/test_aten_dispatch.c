@@ -11,7 +11,8 @@ typedef struct host_log {
   int64_t sizes[TERN_MAX_TENSOR_RANK], strides[TERN_MAX_TENSOR_RANK];
 } host_log;
 
-static tern_status new_result(void *call, int device, tern_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides, uint32_t line, tern_buffer **out) {
+static tern_status new_result(void *call, int device, tern_dtype dtype, int rank, const int64_t *sizes, const int64_t *strides, uint32_t line,
+                              tern_buffer **out) {
   host_log *log = call;
   tensor *t = &log->made[log->results++];
   *t = empty_on(the_device(), dtype, rank, sizes);
@@ -35,18 +36,25 @@ static tern_status resize_argument(void *call, int index, int rank, const int64_
   *t = empty_on(the_device(), TERN_F32, rank, sizes);
   memcpy(log->sizes, sizes, (size_t)rank * sizeof *sizes);
   memcpy(log->strides, t->view.strides, (size_t)rank * sizeof *sizes);
-  *out = (tern_tensor){.buffer = t->buffer, .sizes = log->sizes, .strides = log->strides, .count = tern_geometry_count(&t->view), .rank = rank, .dtype = TERN_F32};
+  *out =
+      (tern_tensor){.buffer = t->buffer, .sizes = log->sizes, .strides = log->strides, .count = tern_geometry_count(&t->view), .rank = rank, .dtype = TERN_F32};
   log->resized++;
   return NULL;
 }
-static const tern_host host = {.new_result = new_result, .return_argument = return_argument, .return_undefined = return_undefined, .resize_argument = resize_argument};
+static const tern_host host = {
+    .new_result = new_result, .return_argument = return_argument, .return_undefined = return_undefined, .resize_argument = resize_argument};
 
 static host_log asked;
 
 static tern_argument of(const tensor *t) {
   return (tern_argument){.tag = TERN_ARG_TENSOR,
-                         .u.tensor = {.buffer = t->buffer, .sizes = t->view.sizes, .strides = t->view.strides, .offset = t->view.offset,
-                                      .count = tern_geometry_count(&t->view), .rank = t->view.rank, .dtype = (uint8_t)t->dtype}};
+                         .u.tensor = {.buffer = t->buffer,
+                                      .sizes = t->view.sizes,
+                                      .strides = t->view.strides,
+                                      .offset = t->view.offset,
+                                      .count = tern_geometry_count(&t->view),
+                                      .rank = t->view.rank,
+                                      .dtype = (uint8_t)t->dtype}};
 }
 static tern_argument number(double value) { return (tern_argument){.tag = TERN_ARG_DOUBLE, .u.d = value}; }
 static tern_argument integer(int64_t value) { return (tern_argument){.tag = TERN_ARG_INT, .u.i = value}; }

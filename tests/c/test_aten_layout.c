@@ -6,8 +6,17 @@
 #include <cmocka.h>
 #include "aten/layout.h"
 
-typedef struct shape { int rank; int64_t sizes[TERN_MAX_TENSOR_RANK], strides[TERN_MAX_TENSOR_RANK]; } shape;
-typedef struct layout_case { const char *name; int n_operands; shape operands[3]; int numbers; shape expected; } layout_case;
+typedef struct shape {
+  int rank;
+  int64_t sizes[TERN_MAX_TENSOR_RANK], strides[TERN_MAX_TENSOR_RANK];
+} shape;
+typedef struct layout_case {
+  const char *name;
+  int n_operands;
+  shape operands[3];
+  int numbers;
+  shape expected;
+} layout_case;
 
 static const layout_case cases[] = {
     {"contiguous", 2, {{2, {2, 3}, {3, 1}}, {2, {2, 3}, {3, 1}}}, 0, {2, {2, 3}, {3, 1}}},
@@ -40,7 +49,8 @@ static tern_draft draft;
 static void draft_operands(const layout_case *c) {
   tern_draft_start(&draft);
   for (int i = 0; i < c->n_operands; i++) {
-    tern_tensor tensor = {.buffer = (tern_buffer *)&draft, .sizes = c->operands[i].sizes, .strides = c->operands[i].strides, .rank = c->operands[i].rank, .dtype = TERN_F32};
+    tern_tensor tensor = {
+        .buffer = (tern_buffer *)&draft, .sizes = c->operands[i].sizes, .strides = c->operands[i].strides, .rank = c->operands[i].rank, .dtype = TERN_F32};
     assert_int_equal(tern_draft_tensor(&draft, &tensor), TERN_RECORD);
   }
   draft.n_number_operands = c->numbers;
@@ -91,12 +101,18 @@ static void targets_that_share_places_are_refused(void **state) {
   tern_output expanded = target_of(2, square, none, 0), front = target_of(1, &nine, &one, 0), matrix = target_of(2, square, rows, 0);
   expect_refused(tern_layout_check_target(&expanded), true);
   expect_refused(tern_layout_check_target(&front), false);
-  struct { tern_output target; int rank; const int64_t *sizes, *strides; int64_t offset; bool refused; } pairs[] = {
-      {front, 1, &nine, &one, 0, false},      /* itself */
-      {front, 1, &nine, &one, 1, true},       /* shifted by one */
-      {front, 1, &nine, &one, 9, false},      /* the next nine */
-      {matrix, 2, square, columns, 0, true},  /* its own transpose */
-      {front, 2, square, none, 0, false},     /* expanded: PyTorch finds it too hard to tell */
+  struct {
+    tern_output target;
+    int rank;
+    const int64_t *sizes, *strides;
+    int64_t offset;
+    bool refused;
+  } pairs[] = {
+      {front, 1, &nine, &one, 0, false},     /* itself */
+      {front, 1, &nine, &one, 1, true},      /* shifted by one */
+      {front, 1, &nine, &one, 9, false},     /* the next nine */
+      {matrix, 2, square, columns, 0, true}, /* its own transpose */
+      {front, 2, square, none, 0, false},    /* expanded: PyTorch finds it too hard to tell */
   };
   for (size_t i = 0; i < TERN_COUNT(pairs); i++) {
     tern_output other = target_of(pairs[i].rank, pairs[i].sizes, pairs[i].strides, pairs[i].offset);

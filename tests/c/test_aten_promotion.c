@@ -17,8 +17,9 @@ static char letter_of(tern_dtype dtype) { return dtype < TERN_DTYPE_COUNT ? lett
 enum { DIMENSIONED, ZERO_DIM, WRAPPED };
 static tern_argument operand(tern_dtype dtype, int category) {
   static const int64_t one = 1;
-  return (tern_argument){.tag = TERN_ARG_TENSOR,
-                         .u.tensor = {.sizes = &one, .strides = &one, .rank = category == DIMENSIONED, .dtype = (uint8_t)dtype, .is_wrapped_number = category == WRAPPED}};
+  return (tern_argument){
+      .tag = TERN_ARG_TENSOR,
+      .u.tensor = {.sizes = &one, .strides = &one, .rank = category == DIMENSIONED, .dtype = (uint8_t)dtype, .is_wrapped_number = category == WRAPPED}};
 }
 
 static void expect_pair(tern_dtype a, int category_a, tern_dtype b, int category_b, char expected) {
@@ -58,7 +59,8 @@ static void a_dimensioned_tensor_outranks_a_scalar_tensor(void **state) {
 
 static void numbers_are_weak(void **state) {
   (void)state;
-  static const char *const expected[] = {"?lfF", "BBfF", "bbfF", "hhfF", "iifF", "llfF", "HHfF", "IIfF", "QQfF", "eee-", "gggF", "fffF", "dddD", "FFFF", "DDDD"};
+  static const char *const expected[] = {"?lfF", "BBfF", "bbfF", "hhfF", "iifF", "llfF", "HHfF", "IIfF",
+                                         "QQfF", "eee-", "gggF", "fffF", "dddD", "FFFF", "DDDD"};
   static const char *const numbers[] = {"?lfF", "llfF", "fffF", "FFFF"};
   for (int a = 0; a < TERN_DTYPE_COUNT; a++)
     for (int b = 0; b < 4; b++) {
@@ -92,13 +94,17 @@ static void casts(void **state) {
 
 static void numbers_that_fit(void **state) {
   (void)state;
-  const struct { tern_argument number; tern_dtype dtype; bool fits; } cases[] = {
-      {{.tag = TERN_ARG_INT, .u.i = 255}, TERN_U8, true},         {{.tag = TERN_ARG_INT, .u.i = 256}, TERN_U8, false},
-      {{.tag = TERN_ARG_INT, .u.i = -255}, TERN_U8, true},        {{.tag = TERN_ARG_INT, .u.i = -256}, TERN_U8, false},
-      {{.tag = TERN_ARG_INT, .u.i = -128}, TERN_I8, true},        {{.tag = TERN_ARG_INT, .u.i = 128}, TERN_I8, false},
-      {{.tag = TERN_ARG_DOUBLE, .u.d = 65504}, TERN_F16, true},   {{.tag = TERN_ARG_DOUBLE, .u.d = 65520}, TERN_F16, false},
+  const struct {
+    tern_argument number;
+    tern_dtype dtype;
+    bool fits;
+  } cases[] = {
+      {{.tag = TERN_ARG_INT, .u.i = 255}, TERN_U8, true},           {{.tag = TERN_ARG_INT, .u.i = 256}, TERN_U8, false},
+      {{.tag = TERN_ARG_INT, .u.i = -255}, TERN_U8, true},          {{.tag = TERN_ARG_INT, .u.i = -256}, TERN_U8, false},
+      {{.tag = TERN_ARG_INT, .u.i = -128}, TERN_I8, true},          {{.tag = TERN_ARG_INT, .u.i = 128}, TERN_I8, false},
+      {{.tag = TERN_ARG_DOUBLE, .u.d = 65504}, TERN_F16, true},     {{.tag = TERN_ARG_DOUBLE, .u.d = 65520}, TERN_F16, false},
       {{.tag = TERN_ARG_DOUBLE, .u.d = -INFINITY}, TERN_F16, true}, {{.tag = TERN_ARG_DOUBLE, .u.d = NAN}, TERN_I32, false},
-      {{.tag = TERN_ARG_DOUBLE, .u.d = 1e39}, TERN_F32, false},   {{.tag = TERN_ARG_DOUBLE, .u.d = 1e39}, TERN_BF16, false},
+      {{.tag = TERN_ARG_DOUBLE, .u.d = 1e39}, TERN_F32, false},     {{.tag = TERN_ARG_DOUBLE, .u.d = 1e39}, TERN_BF16, false},
       {{.tag = TERN_ARG_INT, .u.i = 7}, TERN_BOOL, true},
   };
   for (size_t i = 0; i < TERN_COUNT(cases); i++)
@@ -110,9 +116,9 @@ static void numbers_are_converted_as_torch_does(void **state) {
   static tern_draft draft;
   float single;
   tern_draft_start(&draft);
-  tern_draft_int(&draft, TERN_U8, 300, false);             /* wraps to 44 */
-  tern_draft_double(&draft, TERN_BF16, 0.1, false);        /* rounds to bf16, kept as f32 */
-  tern_draft_double(&draft, TERN_I32, -2.9, false);        /* truncates */
+  tern_draft_int(&draft, TERN_U8, 300, false);      /* wraps to 44 */
+  tern_draft_double(&draft, TERN_BF16, 0.1, false); /* rounds to bf16, kept as f32 */
+  tern_draft_double(&draft, TERN_I32, -2.9, false); /* truncates */
   uint16_t bits = tern_f32_to_f16(1.5f);
   tern_argument number = {.tag = TERN_ARG_TENSOR, .u.tensor = {.device = TERN_ON_CPU, .dtype = TERN_F16, .host = &bits}};
   assert_true(tern_draft_number(&draft, &number, TERN_F32, true));
