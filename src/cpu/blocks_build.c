@@ -9,6 +9,7 @@ enum {
   BLOCK_BYTES = 24 * 1024,      /* of the registers of one block: half of a first-level cache, the other half is for operands */
   INLINE_WORK = 64 * 1024,      /* elements times instructions that one thread does at once */
   CHUNK_WORK = 192 * 1024,      /* and that make a chunk */
+  FEW_UNITS = 8, MIN_TILE_WORK = 16 * 1024,
   MAX_REGISTERS = 1024,
 };
 
@@ -317,7 +318,15 @@ static void cut_blocks(tern_group *g, int64_t limit) {
       if (together > TERN_BLOCK_TALL) together = TERN_BLOCK_TALL;
       g->block = together * g->row;
     }
-    g->n_units = ceil_div(rows, TERN_BLOCK_TALL) * g->blocks_per_row;
+    /* Few rows, many columns: narrower tiles, so that there is work for several threads. */
+    const int64_t pieces = ceil_div(rows, TERN_BLOCK_TALL);
+    int64_t tile = g->row < MAX_BLOCK ? g->row : MAX_BLOCK;
+    while (pieces * ceil_div(g->row, tile) < FEW_UNITS && tile >= 2 * MIN_BLOCK && rows * tile > MIN_TILE_WORK) tile = (tile / 2 + 63) & ~(int64_t)63;
+    if (tile < g->row) {
+      g->block = tile;
+      g->blocks_per_row = ceil_div(g->row, tile);
+    }
+    g->n_units = pieces * g->blocks_per_row;
   } else if (g->form == TERN_GROUP_ROWS) {
     if (g->row > TERN_BLOCK_SEGMENT) {
       g->block = TERN_BLOCK_SEGMENT;
@@ -360,7 +369,11 @@ tern_status tern_group_finish(tern_group *g, tern_arena *arena) {
       if (repeats && g->block % period == 0) s->kind = TERN_SOURCE_PERIODIC;
     }
   const int64_t per_element = 1 + g->n_instructions + g->n_sources / 2, work = g->count * per_element;
-  const int64_t unit = (g->form == TERN_GROUP_COLUMNS ? (g->row < MAX_BLOCK ? g->row : MAX_BLOCK) * TERN_BLOCK_TALL : g->block) * per_element;
+  int64_t unit = g->block * per_element;
+  if (g->form == TERN_GROUP_COLUMNS) {
+    const int64_t rows = g->count / g->row, columns = g->blocks_per_row > 1 ? g->block : g->row;
+    unit = (rows < TERN_BLOCK_TALL ? rows : TERN_BLOCK_TALL) * columns * per_element;
+  }
   g->units_per_chunk = work <= INLINE_WORK ? g->n_units : unit >= CHUNK_WORK ? 1 : CHUNK_WORK / unit;
   g->n_chunks = ceil_div(g->n_units, g->units_per_chunk);
   const int64_t room = (g->block + 63) & ~(int64_t)63;
