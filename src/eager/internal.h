@@ -78,6 +78,10 @@ typedef struct tern_recording {
 /* Words of the key. Buffers are numbered in the order in which the recording meets them, so equal work has equal words. */
 enum { TERN_WORD_BUFFER = 1, TERN_WORD_NODE = 2, TERN_WORD_LIVE = 3 };
 
+/* Bits of an operand's first word: no operand; a run of rows whose first row is a scalar of the launch. */
+#define TERN_OPERAND_ABSENT ((uint64_t)1 << 48)
+#define TERN_OPERAND_MOVING ((uint64_t)1 << 49)
+
 /* ---- a job: a recording on its way ---- */
 typedef struct tern_job {
   struct tern_job *next;

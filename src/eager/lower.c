@@ -106,6 +106,16 @@ static tern_value read_view(lowerer *l, uint32_t local, tern_dtype dtype, const 
   return stretches ? tern_broadcast_in_dim(p, v, g->rank, g->sizes, s.result_dims) : tern_reshape(p, v, g->rank, g->sizes);
 }
 
+/* A run of rows that starts where a scalar of the launch says. */
+static tern_value read_moving_rows(lowerer *l, uint32_t local, tern_dtype dtype, const tern_geometry *g) {
+  tern_program *p = l->program;
+  tern_value first = tern_scalar(p, TERN_I64), v = current(l, local, dtype);
+  const tern_base *base = &l->contents[local].base;
+  int64_t row = tern_dims_count(base->rank - 1, base->dims + 1), n = row ? tern_geometry_count(g) / row : 0;
+  tern_value rows = tern_take(p, v, tern_add(p, tern_iota(p, TERN_I64, 1, &n, 0), first), 0);
+  return tern_reshape(p, rows, g->rank, g->sizes);
+}
+
 static void write_view(lowerer *l, uint32_t local, const tern_output *o, tern_value v) {
   tern_program *p = l->program;
   contents *c = &l->contents[local];
@@ -188,7 +198,8 @@ static tern_status lower_node(lowerer *l, const tern_recorded_node *node, const 
                      .outputs = outputs};
   TERN_CHECK(n.n_operands <= 64 && n.n_outputs <= 64 && n.n_scalars <= 64);
   for (int i = 0; i < n.n_operands; i++) {
-    if (*w >> 48 & 1) {
+    bool moving = *w & TERN_OPERAND_MOVING;
+    if (*w & TERN_OPERAND_ABSENT) {
       operands[i] = TERN_NO_VALUE;
       w++;
       continue;
@@ -197,7 +208,7 @@ static tern_status lower_node(lowerer *l, const tern_recorded_node *node, const 
     tern_dtype dtype = (tern_dtype)(*w >> 32 & 0xFF);
     tern_geometry g;
     w = get_view(w, &g);
-    operands[i] = read_view(l, local, dtype, &g);
+    operands[i] = moving ? read_moving_rows(l, local, dtype, &g) : read_view(l, local, dtype, &g);
   }
   for (int i = 0; i < n.n_outputs; i++) {
     targets[i] = (uint32_t)*w;

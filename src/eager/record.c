@@ -80,6 +80,21 @@ static inline bool number_buffer(tern_recording *r, tern_buffer *b, uint32_t *lo
   return true;
 }
 
+/* On a compiler for static shapes, which rows of an array a view takes must not be part of the key, or reading batch after batch from one array would compile a
+ * program each time. True for a view that is a run of whole rows of contents made before this recording; gives the first row. */
+static bool moving_rows(const tern_recording *r, const tern_buffer *b, const tern_operand *o, int64_t *first_row) {
+  const tern_base *base = &b->base;
+  if (!b->version || r->locals[b->local].first_write || base->rank == 0 || base->dtype != o->dtype) return false;
+  int64_t row = 1, count = 1;
+  for (int d = 1; d < base->rank; d++) row *= base->dims[d];
+  for (int d = 0; d < o->view.rank; d++) count *= o->view.sizes[d];
+  enum { MOST_SINGLE_ELEMENTS = 1 << 16 }; /* of a flat array, each element is a row that is fetched on its own */
+  if (!row || !count || count % row || o->view.offset % row || count / row >= base->dims[0] || (row == 1 && count > MOST_SINGLE_ELEMENTS)) return false;
+  if (!tern_geometry_is_contiguous(&o->view)) return false;
+  *first_row = o->view.offset / row;
+  return true;
+}
+
 static inline uint64_t *put_view(uint64_t *w, uint64_t head, const tern_geometry *g) {
   *w++ = head | (uint64_t)g->rank << 40;
   *w++ = (uint64_t)g->offset;
@@ -140,12 +155,13 @@ static tern_status check_node(const tern_node *node) {
 }
 
 static tern_status append_node(const tern_node *node, tern_recording *r) {
+  const tern_device *device = node->device;
   /* Room for the worst case once, then no more checks. */
   size_t most = 1 + (size_t)node->n_attrs + (size_t)node->n_scalars +
                 (size_t)(node->n_operands + node->n_outputs) * (4 + 3 * TERN_MAX_TENSOR_RANK);
   if (TERN_UNLIKELY(!reserve_words(r, most)) ||
       !reserve((void **)&r->nodes, &r->cap_nodes, (size_t)r->n_nodes + 1, sizeof *r->nodes) ||
-      !reserve((void **)&r->scalars, &r->cap_scalars, (size_t)r->n_scalars + (size_t)node->n_scalars, sizeof *r->scalars))
+      !reserve((void **)&r->scalars, &r->cap_scalars, (size_t)r->n_scalars + (size_t)(node->n_scalars + node->n_operands), sizeof *r->scalars))
     return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory to record operations");
 
   uint32_t number = r->n_nodes, start = (uint32_t)r->n_words;
@@ -163,8 +179,18 @@ static tern_status append_node(const tern_node *node, tern_recording *r) {
   n = 0;
   for (int i = 0; i < node->n_operands; i++) {
     const tern_operand *o = &node->operands[i];
-    if (!o->buffer) *w++ = (uint64_t)1 << 48;
-    else w = put_view(w, locals[n++] | (uint64_t)o->dtype << 32, &o->view);
+    if (!o->buffer) {
+      *w++ = TERN_OPERAND_ABSENT;
+      continue;
+    }
+    uint64_t head = locals[n++] | (uint64_t)o->dtype << 32, *words = w;
+    int64_t first_row;
+    w = put_view(w, head, &o->view);
+    if (device->info.static_shapes && moving_rows(r, o->buffer, o, &first_row)) {
+      words[0] |= TERN_OPERAND_MOVING;
+      words[1] = 0;
+      r->scalars[r->n_scalars++] = (uint64_t)first_row;
+    }
   }
   for (int i = 0; i < node->n_outputs; i++) {
     const tern_output *o = &node->outputs[i];
