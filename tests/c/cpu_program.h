@@ -161,12 +161,18 @@ static inline void same_bits(const tern_program *p, void **a, void **b, const ch
     }
   }
 }
+/* To `tolerance` of the element, and to a hundredth of it of the largest one: elements that come of cancellation. */
 static inline void close_to(const tern_program *p, void **got, void **want, double tolerance) {
   for (int r = 0; r < p->n_results; r++) {
     tern_dtype dtype = tern_value_dtype(p, p->results[r].value);
+    double largest = 0;
+    for (int64_t i = 0; i < tern_value_count(p, p->results[r].value); i++) {
+      double size = fabs(evaluate_load_number(dtype, want[r], i).re);
+      if (isfinite(size) && size > largest) largest = size;
+    }
     for (int64_t i = 0; i < tern_value_count(p, p->results[r].value); i++) {
       evaluate_number x = evaluate_load_number(dtype, got[r], i), y = evaluate_load_number(dtype, want[r], i);
-      bool equal = x.i == y.i && (x.re == y.re || (isnan(x.re) && isnan(y.re)) || fabs(x.re - y.re) <= tolerance * fabs(y.re) + tolerance * 1e-3);
+      bool equal = x.i == y.i && (x.re == y.re || (isnan(x.re) && isnan(y.re)) || fabs(x.re - y.re) <= tolerance * (fabs(y.re) + 1e-2 * largest));
       if (equal) continue;
       print_program(p);
       fail_msg("result %d (%s) at %lld is %.9g/%lld, should be %.9g/%lld", r, tern_dtype_name(dtype), (long long)i, x.re, (long long)x.i, y.re, (long long)y.i);
