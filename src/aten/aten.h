@@ -116,7 +116,7 @@ typedef struct tern_aten_row {
   tern_verdict (*infer)(const tern_call *call, tern_draft *draft);
   tern_status (*lower)(const tern_lowering *node, tern_value *results);
   /* Where the three forms do not fit (lists of targets, running statistics, several nodes): does everything itself with helpers.h, recording this row's or
-   * other rows' operations; infer may then be NULL. */
+   * other rows' operations. Called where infer is NULL, or falls back (a rare variant that takes several nodes). */
   tern_verdict (*custom)(const tern_call *call, tern_status *status);
 } tern_aten_row;
 

@@ -155,11 +155,9 @@ static tern_verdict write_to_targets(const tern_call *call, tern_draft *draft, t
 
 tern_verdict tern_aten_call(const tern_call *call, tern_status *status) {
   const tern_aten_row *row = call->row;
-  tern_verdict verdict;
+  tern_verdict verdict = TERN_FALL_BACK;
   *status = NULL;
-  if (row->custom) {
-    verdict = row->custom(call, status);
-  } else {
+  if (TERN_LIKELY(row->infer != NULL)) {
     tern_draft draft;
     tern_draft_start(&draft);
     verdict = row->infer(call, &draft);
@@ -172,5 +170,6 @@ tern_verdict tern_aten_call(const tern_call *call, tern_status *status) {
         verdict = TERN_REJECT;
     }
   }
+  if (verdict == TERN_FALL_BACK && row->custom) verdict = row->custom(call, status);
   return verdict;
 }

@@ -40,7 +40,8 @@ static void set_channels_last(tern_draft_output *output) {
   }
 }
 
-static tern_verdict infer_cat(const tern_call *call, tern_draft *draft) {
+/* What the result looks like. Adds an operand for each part where `operands` says so. */
+static tern_verdict describe_cat(const tern_call *call, tern_draft *draft, bool operands) {
   const tern_argument *list = &call->arguments[0];
   const tern_tensor *first = NULL;
   tern_promotion promotion = TERN_PROMOTION_START;
@@ -48,7 +49,6 @@ static tern_verdict infer_cat(const tern_call *call, tern_draft *draft) {
   bool channels_last = true;
   int64_t sizes[TERN_MAX_TENSOR_RANK], length = 0;
   if (list->tag != TERN_ARG_TENSORS || list->n == 0) return TERN_REJECT;
-  if (list->n > TERN_MAX_OPERANDS) return TERN_FALL_BACK;
   tern_promotion_add(&promotion, list);
   tern_dtype common = tern_promotion_result(&promotion);
   if (common >= TERN_DTYPE_COUNT) return TERN_FALL_BACK;
@@ -67,7 +67,7 @@ static tern_verdict infer_cat(const tern_call *call, tern_draft *draft) {
     for (int d = 0; d < t->rank; d++)
       if (d != dim && t->sizes[d] != first->sizes[d]) return TERN_REJECT;
     length += t->sizes[dim];
-    tern_verdict verdict = tern_draft_tensor(draft, t);
+    tern_verdict verdict = operands ? tern_draft_tensor(draft, t) : TERN_RECORD;
     if (verdict != TERN_RECORD) return verdict;
   }
   if (!present) return TERN_FALL_BACK;
@@ -77,6 +77,47 @@ static tern_verdict infer_cat(const tern_call *call, tern_draft *draft) {
   if (channels_last) set_channels_last(output);
   return TERN_RECORD;
 }
+
+static tern_verdict infer_cat(const tern_call *call, tern_draft *draft) {
+  return call->arguments[0].n > TERN_MAX_OPERANDS ? TERN_FALL_BACK : describe_cat(call, draft, true);
+}
+
+/* A list too long for one node: each node joins as many parts as it can take into a slice of the result. */
+static tern_verdict call_cat(const tern_call *call, tern_status *status) {
+  tern_draft whole;
+  tern_draft_start(&whole);
+  if (call->form != TERN_FUNCTIONAL || call->arguments[0].n <= TERN_MAX_OPERANDS) return TERN_FALL_BACK;
+  tern_verdict verdict = describe_cat(call, &whole, false);
+  if (verdict != TERN_RECORD) return verdict;
+  tern_draft_output *result = &whole.outputs[0];
+  const tern_tensor *parts = call->arguments[0].u.tensors;
+  int n = call->arguments[0].n, dim = (int)whole.attrs[0];
+  tern_geometry contiguous;
+  tern_geometry_set_contiguous(&contiguous, result->rank, result->sizes, 0);
+  const int64_t *strides = result->layout == TERN_GIVEN ? result->strides : contiguous.strides;
+  tern_tensor slice = {.strides = strides, .rank = result->rank, .device = parts[0].device, .dtype = (uint8_t)result->dtype};
+  *status = call->host->new_result(call->shim, parts[0].device, result->dtype, result->rank, result->sizes, strides, call->line, &slice.buffer);
+  for (int at = 0; at < n && !*status;) {
+    tern_draft draft;
+    tern_draft_start(&draft);
+    int64_t sizes[TERN_MAX_TENSOR_RANK], length = 0;
+    for (int k = 0; at < n && k < TERN_MAX_OPERANDS; k++, at++) {
+      if (is_skipped(&parts[at])) continue;
+      if (tern_draft_tensor(&draft, &parts[at]) != TERN_RECORD) return *status = tern_error_new(TERN_INTERNAL, "cat: a part changed while it was joined"), TERN_RECORD;
+      length += parts[at].sizes[dim];
+    }
+    if (!length) continue;
+    for (int d = 0; d < result->rank; d++) sizes[d] = d == dim ? length : result->sizes[d];
+    tern_draft_attr(&draft, dim);
+    tern_draft_result(&draft, result->computed, result->rank, sizes);
+    slice.sizes = sizes;
+    slice.count = tern_dims_count(result->rank, sizes);
+    *status = tern_draft_record(call, &draft, call->row, (const tern_tensor *const[]){&slice});
+    slice.offset += length * strides[dim];
+  }
+  return TERN_RECORD;
+}
+
 static tern_status lower_cat(const tern_lowering *node, tern_value *results) {
   tern_value parts[TERN_MAX_OPERANDS];
   for (int i = 0; i < node->n_operands; i++) parts[i] = tern_convert(node->program, node->operands[i], node->outputs[0].computed);
@@ -228,7 +269,7 @@ static tern_status lower_pad(const tern_lowering *node, tern_value *results) {
 
 const tern_aten_row tern_aten_shape[] = {
     {NULL, NULL, NULL, "copy", NULL, lower_copy, NULL},
-    {"cat", NULL, "cat.out", NULL, infer_cat, lower_cat, NULL},
+    {"cat", NULL, "cat.out", NULL, infer_cat, lower_cat, call_cat},
     {"tril", "tril_", "tril.out", NULL, infer_triangle, lower_tril, NULL},
     {"triu", "triu_", "triu.out", NULL, infer_triangle, lower_triu, NULL},
     {"flip", NULL, NULL, NULL, infer_flip, lower_flip, NULL},
