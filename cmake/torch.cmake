@@ -41,6 +41,9 @@ target_link_directories(tern_torch PRIVATE "${TERN_TORCH_ROOT}/lib")
 target_link_libraries(tern_torch PRIVATE torch_cpu c10 dl m)
 target_compile_definitions(tern_torch PRIVATE _GNU_SOURCE)
 target_compile_options(tern_torch PRIVATE -pthread -Wall -Wextra -Wshadow -Werror $<$<COMPILE_LANGUAGE:C>:-Wconversion> -ffp-contract=off)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(tern_torch PRIVATE -mtls-dialect=gnu2)
+endif()
 # -g0: PyTorch's templates would make debug information that takes longer to write than the code.
 target_compile_options(tern_torch PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O2 -g0 -Wno-unused-parameter>)
 set_target_properties(tern_torch PROPERTIES
