@@ -26,7 +26,7 @@ static void fill_corners(tern_dtype dtype, void *out, int n) {
   for (int i = 0; i < n; i++) {
     double x = random_below(3) ? (random_below(2000001) - 1000000) / 9e4 : corners[random_below((int)TERN_COUNT(corners))];
     int64_t bits = (int64_t)((uint64_t)random_u32() << 33 ^ (uint64_t)random_u32() << 2 ^ random_u32());
-    int64_t whole = random_below(3) ? random_below(21) - 10 : random_below(3) ? bits : (int64_t)1 << 63;
+    int64_t whole = random_below(3) ? random_below(21) - 10 : random_below(3) ? bits : INT64_MIN;
     evaluate_store_number(dtype, out, i, (evaluate_number){x, 0, dtype == TERN_BOOL ? random_below(2) : whole});
   }
 }

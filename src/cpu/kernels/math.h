@@ -64,7 +64,7 @@ TERN_INLINE vf32 tern_v_log_kernel(vf32 f, vf32 e) {
 TERN_INLINE vf32 tern_v_log_split(vf32 x, vf32 *e) {
   vi32 tiny = x < 0x1p-126f;
   x = vf32_select(tiny, x * 0x1p23f, x);
-  vi32 bits = (vi32)x - 0x3F3504F3, exponent = bits >> 23; /* 0x3F3504F3 is 1/sqrt(2) */
+  vi32 bits = (vi32)((vu32)x - 0x3F3504F3u), exponent = bits >> 23; /* 0x3F3504F3 is 1/sqrt(2) */
   *e = vf32_from_i32(exponent + (tiny & -23));
   return (vf32)((bits & 0x7FFFFF) + 0x3F3504F3) - 1.0f;
 }
@@ -159,7 +159,7 @@ TERN_INLINE vf32 tern_v_sine_quarter(vf32 x, int quarter) {
   c = vf32_fma(c, square * square, vf32_fma(square, vf32_splat(-0.5f), vf32_splat(1.0f)));
   vi32 which = vf32_to_i32(n) + quarter;
   vf32 y = vf32_select((which & 1) != 0, c, s);
-  return (vf32)((vi32)y ^ ((which & 2) << 30));
+  return (vf32)((vu32)y ^ ((vu32)(which & 2) << 30));
 }
 TERN_INLINE vf32 tern_v_sine(vf32 x) {
   vi32 large = ~(vf32_abs(x) <= 8192.0f);
