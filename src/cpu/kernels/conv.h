@@ -60,9 +60,10 @@ size_t TERN_ISA_NAME(tern_conv_weights_scratch)(const tern_conv *c);
 tern_status TERN_ISA_NAME(tern_conv_weights)(tern_conv *c, char *gw, void *scratch);
 
 #define TERN_CONV_DECLARE(T, REAL)                                                                                                         \
-  /* Fills the image of channels [channel, channel + channels) of group `group`, for the band that starts at output rows (depth, height). */ \
+  /* Fills the image of channels [channel, channel + channels) of group `group`, for the band that starts at output rows (depth, height). \
+   * `is_clean`: it was filled before, for as many channels and the same band of another image: its padding is there. */                    \
   void TERN_ISA_NAME(tern_conv_fill_##T)(const tern_conv *c, int64_t n, int64_t group, int64_t channel, int64_t channels, int64_t depth,    \
-                                         int64_t height, REAL *image);
+                                         int64_t height, bool is_clean, REAL *image);
 TERN_CONV_DECLARE(f32, float)
 TERN_CONV_DECLARE(f64, double)
 #undef TERN_CONV_DECLARE
@@ -70,14 +71,14 @@ TERN_CONV_DECLARE(f64, double)
 /* Elements after an image that whole-vector loads may touch. */
 #define TERN_CONV_SLACK 64
 
-/* Positions [first, first + n) of a band as moves of whole vectors: to[k] = image[offset + from[k]]; a later move overwrites what an earlier one
+/* Positions [first, first + n) of a band as moves of `piece` elements: to[k...] = image[offset + from[k]...]; a later move overwrites what an earlier one
  * wrote too far. Returns how many; `n` is their most. */
-static inline int64_t tern_conv_moves(const tern_conv *c, int64_t first, int64_t n, int64_t lanes, int32_t *from, int32_t *to) {
+static inline int64_t tern_conv_moves(const tern_conv *c, int64_t first, int64_t n, int64_t piece, int32_t *from, int32_t *to) {
   int64_t width = c->axis[2].out, row = first / width, w = first - row * width, moves = 0;
   int64_t depth = row / c->band[1], height = row - depth * c->band[1];
   for (int64_t done = 0; done < n;) {
     int64_t run = width - w < n - done ? width - w : n - done, at = (depth * c->image[1] + height) * c->image[2] + w;
-    for (int64_t i = 0; i < run; i += lanes) {
+    for (int64_t i = 0; i < run; i += piece) {
       from[moves] = (int32_t)(at + i);
       to[moves] = (int32_t)(done + i);
       moves++;
@@ -87,6 +88,11 @@ static inline int64_t tern_conv_moves(const tern_conv *c, int64_t first, int64_t
     if (++height == c->band[1]) height = 0, depth++;
   }
   return moves;
+}
+/* The smallest piece that takes a row at once: a quarter, a half or the whole of a vector. Wider moves of short rows would straddle cache lines. */
+static inline int64_t tern_conv_piece(const tern_conv *c, int64_t lanes) {
+  int64_t width = c->axis[2].out;
+  return lanes >= 16 && width <= lanes / 4 ? lanes / 4 : lanes >= 8 && width <= lanes / 2 ? lanes / 2 : lanes;
 }
 
 #endif

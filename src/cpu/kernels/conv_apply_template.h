@@ -33,24 +33,29 @@ static void NAME(prepare_chunk, T)(void *context, int64_t chunk, int thread) {
       }
 }
 
-/* panel[p][position] = image[offsets[p] + position]; by moves of whole vectors. */
-TILE_INLINE void NAME(pack_moves, T)(const int moves, const REAL *image, const int64_t *offsets, int64_t k, const int32_t *from, const int32_t *to, REAL *panel) {
+/* panel[p][position] = image[offsets[p] + position], by moves of `piece` elements. */
+TILE_INLINE void NAME(pack_moves, T)(const int64_t piece, const int64_t moves, const REAL *image, const int64_t *offsets, int64_t k, const int32_t *from,
+                                     const int32_t *to, REAL *panel) {
   for (int64_t p = 0; p < k; p++) {
     const REAL *base = image + offsets[p];
     REAL *row = panel + p * STRIP;
-    TILE_UNROLL for (int i = 0; i < moves; i++) DO(store)(row + to[i], DO(load)(base + from[i]));
+    TILE_UNROLL for (int64_t i = 0; i < moves; i++) memcpy(row + to[i], base + from[i], (size_t)piece * sizeof(REAL));
   }
 }
-static void NAME(pack_positions, T)(const REAL *image, const int64_t *offsets, int64_t k, int64_t n, int64_t moves, const int32_t *from, const int32_t *to, REAL *panel) {
-  switch (moves) {
-    case 1: NAME(pack_moves, T)(1, image, offsets, k, from, to, panel); break;
-    case 2: NAME(pack_moves, T)(2, image, offsets, k, from, to, panel); break;
-    case 3: NAME(pack_moves, T)(3, image, offsets, k, from, to, panel); break;
-    case 4: NAME(pack_moves, T)(4, image, offsets, k, from, to, panel); break;
-    default:
-      for (int64_t p = 0; p < k; p++)
-        for (int64_t i = 0; i < moves; i++) DO(store)(panel + p * STRIP + to[i], DO(load)(image + offsets[p] + from[i]));
+TILE_INLINE void NAME(pack_pieces, T)(const int64_t piece, int64_t moves, const REAL *image, const int64_t *offsets, int64_t k, const int32_t *from, const int32_t *to,
+                                      REAL *panel) {
+  switch (moves) { /* the usual numbers as constants: their places then stay in registers */
+    case 2: NAME(pack_moves, T)(piece, 2, image, offsets, k, from, to, panel); break;
+    case 3: NAME(pack_moves, T)(piece, 3, image, offsets, k, from, to, panel); break;
+    case 4: NAME(pack_moves, T)(piece, 4, image, offsets, k, from, to, panel); break;
+    default: NAME(pack_moves, T)(piece, moves, image, offsets, k, from, to, panel);
   }
+}
+static void NAME(pack_positions, T)(const REAL *image, const int64_t *offsets, int64_t k, int64_t n, int64_t piece, int64_t moves, const int32_t *from, const int32_t *to,
+                                    REAL *panel) {
+  if (piece == LANES) NAME(pack_pieces, T)(LANES, moves, image, offsets, k, from, to, panel);
+  else if (piece == LANES / 2) NAME(pack_pieces, T)(LANES / 2, moves, image, offsets, k, from, to, panel);
+  else NAME(pack_pieces, T)(LANES / 4, moves, image, offsets, k, from, to, panel);
   int64_t used = (n + LANES - 1) / LANES * LANES;
   if (used > n)
     for (int64_t p = 0; p < k; p++)
@@ -90,12 +95,12 @@ static void NAME(multiply_taps, T)(const NAME(job, T) *j, const REAL *image, con
   const tern_conv *c = j->c;
   int32_t from[STRIP], to[STRIP];
   REAL panel[TERN_GEMM_K * STRIP + LANES] __attribute__((aligned(64)));
-  int64_t block = tern_gemm_k_block(c->k);
+  int64_t block = tern_gemm_k_block(c->k), piece = tern_conv_piece(c, LANES);
   for (int64_t p = 0; p < c->k; p += block) {
     int64_t k = c->k - p < block ? c->k - p : block;
     for (int64_t n0 = 0; n0 < positions; n0 += STRIP) {
-      int64_t n = positions - n0 < STRIP ? positions - n0 : STRIP, moves = tern_conv_moves(c, n0, n, LANES, from, to);
-      NAME(pack_positions, T)(image, j->offsets + p, k, n, moves, from, to, panel);
+      int64_t n = positions - n0 < STRIP ? positions - n0 : STRIP, moves = tern_conv_moves(c, n0, n, piece, from, to);
+      NAME(pack_positions, T)(image, j->offsets + p, k, n, piece, moves, from, to, panel);
       TERN_ISA_NAME(NAME(tern_gemm_strip, T))(c->rows, n, k, weights + p, j->weight_row, 1, panel, STRIP, out + n0, out_row, p > 0);
     }
   }
@@ -132,7 +137,7 @@ static void NAME(apply_chunk, T)(void *context, int64_t chunk, int thread) {
     int64_t heights = c->axis[1].out - height < c->band[1] ? c->axis[1].out - height : c->band[1];
     int64_t positions = depths * heights * c->axis[2].out;
     int64_t at = n * c->out.strides[0] + group * c->rows * c->out.strides[1] + depth * c->out.strides[2] + height * c->out.strides[3];
-    TERN_ISA_NAME(NAME(tern_conv_fill, T))(c, n, group, 0, c->channels, depth, height, image);
+    TERN_ISA_NAME(NAME(tern_conv_fill, T))(c, n, group, 0, c->channels, depth, height, bands == 1 && item > chunk * j->items_per_chunk, image);
     REAL *out = j->direct ? (REAL *)(void *)c->out.data + at : wide;
     int64_t out_row = j->direct ? c->out.strides[1] : positions;
     const REAL *weights = j->weights + group * c->rows * j->weight_row;

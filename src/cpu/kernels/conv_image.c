@@ -79,9 +79,12 @@ static void gather_f64(tern_dtype dtype, const char *data, int64_t at, int64_t s
 
 #define T f32
 #define REAL float
+#define DTYPE TERN_F32
 #include "conv_image_template.h"
 #undef T
 #undef REAL
+#undef DTYPE
 #define T f64
 #define REAL double
+#define DTYPE TERN_F64
 #include "conv_image_template.h"

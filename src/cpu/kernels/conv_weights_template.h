@@ -43,15 +43,21 @@ static void NAME(flush, T)(const NAME(job, T) *j, NAME(work, T) *w, int64_t rows
   w->filled = 0;
 }
 
-/* Positions [first, first + n) of the band whose image is made; `position` is the first one's number within gy's plane. */
-static void NAME(append, T)(const NAME(job, T) *j, NAME(work, T) *w, const tern_gemm_side *gy, int64_t taps, int64_t first, int64_t n, int64_t position) {
-  int32_t from[TERN_GEMM_K + 1], to[TERN_GEMM_K + 1];
-  int64_t moves = tern_conv_moves(j->c, first, n, LANES, from, to);
+TILE_INLINE void NAME(copy_taps, T)(const int64_t piece, const NAME(job, T) *j, NAME(work, T) *w, int64_t taps, int64_t moves, const int32_t *from, const int32_t *to) {
   for (int64_t t = 0; t < taps; t++) {
     const REAL *base = w->image + j->offsets[t];
     REAL *row = w->taps + t * TAP_ROW + w->filled;
-    for (int64_t i = 0; i < moves; i++) DO(store)(row + to[i], DO(load)(base + from[i]));
+    for (int64_t i = 0; i < moves; i++) memcpy(row + to[i], base + from[i], (size_t)piece * sizeof(REAL));
   }
+}
+
+/* Positions [first, first + n) of the band whose image is made; `position` is the first one's number within gy's plane. */
+static void NAME(append, T)(const NAME(job, T) *j, NAME(work, T) *w, const tern_gemm_side *gy, int64_t taps, int64_t first, int64_t n, int64_t position) {
+  int32_t from[TERN_GEMM_K + 1], to[TERN_GEMM_K + 1];
+  int64_t piece = tern_conv_piece(j->c, LANES), moves = tern_conv_moves(j->c, first, n, piece, from, to);
+  if (piece == LANES) NAME(copy_taps, T)(LANES, j, w, taps, moves, from, to);
+  else if (piece == LANES / 2) NAME(copy_taps, T)(LANES / 2, j, w, taps, moves, from, to);
+  else NAME(copy_taps, T)(LANES / 4, j, w, taps, moves, from, to);
   for (int64_t n0 = 0; n0 < j->c->rows; n0 += STRIP) {
     int64_t rows = j->c->rows - n0 < STRIP ? j->c->rows - n0 : STRIP;
     TERN_ISA_NAME(NAME(tern_gemm_pack_strip, T))(gy, n0, rows, position, n, w->panels + n0 * TERN_GEMM_K + w->filled * STRIP);
@@ -107,7 +113,7 @@ static void NAME(weights_chunk, T)(void *context, int64_t chunk, int thread) {
         int64_t depths = c->axis[0].out - depth < c->band[0] ? c->axis[0].out - depth : c->band[0];
         int64_t heights = c->axis[1].out - height < c->band[1] ? c->axis[1].out - height : c->band[1];
         int64_t positions = depths * heights * width, position = (depth * c->axis[1].out + height) * width;
-        TERN_ISA_NAME(NAME(tern_conv_fill, T))(c, n, group, channel, channels, depth, height, w.image);
+        TERN_ISA_NAME(NAME(tern_conv_fill, T))(c, n, group, channel, channels, depth, height, c->bands[0] * c->bands[1] == 1 && n > first, w.image);
         if (few) {
           NAME(append_few, T)(j, &w, &gy, taps, depths, heights, position);
           continue;

@@ -5,7 +5,8 @@
 #include "dot.h"
 
 #define K_BLOCK 2048     /* of the vector at a time; a multiple of every lane count */
-#define OUTER_BLOCK 256  /* most results in one chunk */
+#define OUTER_BLOCK 1024 /* most results in one chunk */
+#define ROWS_BLOCK 256   /* the same where the matrix is read row by row */
 #define GRAIN 100000     /* elements of the matrix in one chunk, about */
 
 typedef struct narrow {
@@ -60,10 +61,14 @@ void TERN_ISA_NAME(tern_dot_narrow)(const tern_gemm_product *g) {
   narrow job = {.product = g, .outer = g->m == 1 ? g->n : g->m, .batches = tern_batch_count(g)};
   if (!job.outer || !job.batches) return;
   const tern_gemm_side *matrix = g->m == 1 ? &g->b : &g->a;
+  int64_t least = 16, most = ROWS_BLOCK;
+  if (matrix->outer_stride == 1 && matrix->k_stride != 1) { /* columns: long stretches of each row, or every row of every chunk is a new page */
+    most = job.outer / 4 < ROWS_BLOCK ? ROWS_BLOCK : job.outer / 4 > OUTER_BLOCK ? OUTER_BLOCK : job.outer / 4 / 16 * 16;
+    least = most;
+  }
   job.block = GRAIN / (g->k + 1) / 16 * 16;
-  int64_t least = matrix->outer_stride == 1 && matrix->k_stride != 1 ? OUTER_BLOCK : 16; /* columns: read whole stretches of each row */
   if (job.block < least) job.block = least;
-  if (job.block > OUTER_BLOCK) job.block = OUTER_BLOCK;
+  if (job.block > most) job.block = most;
   job.blocks = (job.outer + job.block - 1) / job.block;
   job.batches_per_chunk = job.blocks > 1 ? 1 : GRAIN / (job.outer * (g->k + 1)) + 1;
   tern_pool_run(job.blocks * ((job.batches + job.batches_per_chunk - 1) / job.batches_per_chunk), narrow_chunk, &job);

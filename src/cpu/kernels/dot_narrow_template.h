@@ -54,22 +54,45 @@ static void NAME(by_rows, T)(const tern_gemm_side *w, int64_t first, int64_t cou
   }
 }
 
-/* The same sums where the outer dimension is the contiguous one: lane p % LANES of every column, kept in the first-level cache. */
-static void NAME(by_columns, T)(const tern_gemm_side *w, int64_t first, int64_t count, const REAL *x, int64_t k0, int64_t k, REAL *sums) {
-  REAL widened[OUTER_BLOCK];
-  for (int64_t p = 0; p < k; p++) {
-    int64_t at = tern_side_at(w, first, k0 + p);
-    const REAL *row = (const REAL *)(const void *)w->data + at;
-    if (w->dtype != DTYPE) {
-      NAME(widen, T)(w->dtype, w->data, at, count, widened);
-      row = widened;
-    }
-    REAL *sum = sums + p % LANES * OUTER_BLOCK;
-    VECTOR scale = DO(splat)(x[p]);
-    int64_t j = 0;
-    for (; j + LANES <= count; j += LANES) DO(store)(sum + j, DO(fma)(scale, DO(load)(row + j), DO(load)(sum + j)));
-    if (j < count) DO(store_first)(sum + j, DO(fma)(scale, DO(load_first)(row + j, count - j), DO(load_first)(sum + j, count - j)), count - j);
+/* sums[lane][column] += row[lane + r * LANES][column] * x, for r < rows in order: the sums pass through registers once for several rows. */
+TILE_INLINE void NAME(add_columns, T)(const int rows, const REAL *const *row, const REAL *x, int64_t count, REAL *sum) {
+  VECTOR scale[4];
+  TILE_UNROLL for (int r = 0; r < rows; r++) scale[r] = DO(splat)(x[r * LANES]);
+  int64_t j = 0;
+  for (; j + LANES <= count; j += LANES) {
+    VECTOR s = DO(load)(sum + j);
+    TILE_UNROLL for (int r = 0; r < rows; r++) s = DO(fma)(scale[r], DO(load)(row[r] + j), s);
+    DO(store)(sum + j, s);
   }
+  if (j == count) return;
+  VECTOR s = DO(load_first)(sum + j, count - j);
+  TILE_UNROLL for (int r = 0; r < rows; r++) s = DO(fma)(scale[r], DO(load_first)(row[r] + j, count - j), s);
+  DO(store_first)(sum + j, s, count - j);
+}
+
+/* The same sums where the outer dimension is the contiguous one: lane p % LANES of every column, kept in the first-level cache. */
+static void NAME(by_columns, T)(const tern_gemm_side *w, int64_t first, int64_t count, const REAL *x, int64_t k0, int64_t k, REAL *sums,
+                                int64_t stride) {
+  REAL widened[4][OUTER_BLOCK];
+  for (int64_t p = 0; p < k; p += 4 * LANES)
+    for (int64_t lane = 0; lane < LANES && p + lane < k; lane++) {
+      const REAL *row[4] = {NULL};
+      int64_t rows = (k - p - lane + LANES - 1) / LANES;
+      if (rows > 4) rows = 4;
+      for (int64_t r = 0; r < rows; r++) {
+        int64_t at = tern_side_at(w, first, k0 + p + lane + r * LANES);
+        row[r] = (const REAL *)(const void *)w->data + at;
+        if (w->dtype != DTYPE) {
+          NAME(widen, T)(w->dtype, w->data, at, count, widened[r]);
+          row[r] = widened[r];
+        }
+      }
+      REAL *sum = sums + lane * stride;
+      const REAL *from = x + p + lane;
+      if (rows == 4) NAME(add_columns, T)(4, row, from, count, sum);
+      else
+        for (int64_t r = 0; r < rows; r++) NAME(add_columns, T)(1, row + r, from + r * LANES, count, sum);
+    }
 }
 
 static void NAME(narrow_block, T)(const narrow *job, int64_t batch, int64_t first, int64_t count) {
@@ -80,7 +103,8 @@ static void NAME(narrow_block, T)(const narrow *job, int64_t batch, int64_t firs
   w.data += tern_batch_offset(g, vector_is_a ? g->b_batch_strides : g->a_batch_strides, batch) * (int64_t)tern_dtype_size(w.dtype);
   bool columns = !w.outer_offsets && w.outer_stride == 1 && count > 1 && (w.k_offsets || w.k_stride != 1);
   REAL sums[OUTER_BLOCK * LANES] __attribute__((aligned(64)));
-  memset(sums, 0, sizeof(REAL) * (size_t)((columns ? OUTER_BLOCK : count) * LANES));
+  int64_t stride = (count + LANES - 1) / LANES * LANES; /* of columns' sums, lane by lane */
+  memset(sums, 0, sizeof(REAL) * (size_t)(stride * LANES));
   for (int64_t p = 0; p < g->k; p += K_BLOCK) {
     REAL dense[K_BLOCK];
     int64_t k = g->k - p < K_BLOCK ? g->k - p : K_BLOCK;
@@ -92,12 +116,12 @@ static void NAME(narrow_block, T)(const narrow *job, int64_t batch, int64_t firs
     } else {
       for (int64_t i = 0; i < k; i++) NAME(widen, T)(x.dtype, x.data, tern_side_at(&x, 0, p + i), 1, &dense[i]);
     }
-    if (columns) NAME(by_columns, T)(&w, first, count, from, p, k, sums);
+    if (columns) NAME(by_columns, T)(&w, first, count, from, p, k, sums, stride);
     else NAME(by_rows, T)(&w, first, count, from, p, k, sums);
   }
   REAL results[OUTER_BLOCK];
   if (columns) {
-    NAME(fold, T)(sums, count, OUTER_BLOCK);
+    NAME(fold, T)(sums, count, stride);
     memcpy(results, sums, sizeof(REAL) * (size_t)count);
   } else {
     for (int64_t i = 0; i < count; i++) {

@@ -11,8 +11,8 @@
 #include "kernels.h"
 #include "tile.h"
 
-#define TERN_GEMM_K 384                          /* most of k in one block: one packed strip then about fills the first-level cache */
-#define TERN_GEMM_ROWS (TILE_ROWS * (84 / TILE_ROWS)) /* most rows of C in one chunk: the packed block of A stays in the second-level cache */
+#define TERN_GEMM_K 256                          /* most of k in one block: a packed strip and the rows that meet it then stay in the first-level cache */
+#define TERN_GEMM_ROWS (TILE_ROWS * (168 / TILE_ROWS)) /* most rows of C in one chunk: the packed block of A stays in the second-level cache */
 #define TERN_GEMM_VECTORS 2                      /* vectors in a strip */
 #define TERN_GEMM_STRIP_f32 (TERN_GEMM_VECTORS * TILE_LANES_f32)
 #define TERN_GEMM_STRIP_f64 (TERN_GEMM_VECTORS * TILE_LANES_f64)

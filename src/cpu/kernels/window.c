@@ -46,6 +46,7 @@ TILE_INLINE int64_t source_of(const window_axis *a, int64_t result, int64_t tap)
 /* The taps of a result's window that lie inside. */
 TILE_INLINE span taps_inside(const window_axis *a, int64_t result) {
   int64_t start = source_of(a, result, 0);
+  if (start >= 0 && start + (a->size - 1) * a->dilation < a->in) return (span){0, a->size}; /* the common case, without a division */
   span s = {.first = start < 0 ? (-start + a->dilation - 1) / a->dilation : 0, .end = start < a->in ? (a->in - 1 - start) / a->dilation + 1 : 0};
   if (s.end > a->size) s.end = a->size;
   return s;
@@ -55,6 +56,7 @@ TILE_INLINE int64_t first_inside(const window_axis *a, int64_t result) { return 
 /* The results in [from, from + n), counted from `from`, for which one tap lies inside. */
 TILE_INLINE span results_inside(const window_axis *a, int64_t tap, int64_t from, int64_t n) {
   int64_t start = source_of(a, from, tap);
+  if (start >= 0 && start + (n - 1) * a->stride < a->in) return (span){0, n};
   span s = {.first = start < 0 ? (-start + a->stride - 1) / a->stride : 0, .end = start < a->in ? (a->in - 1 - start) / a->stride + 1 : 0};
   if (s.end > n) s.end = n;
   return s;
