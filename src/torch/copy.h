@@ -140,6 +140,8 @@ inline at::Tensor &copy_(at::Tensor &self, const at::Tensor &from, bool) {
   tern_tensor target, source;
   bool native = describe(self, &target);
   native = describe(from, &source) && native;
+  /* Engines move complex numbers but convert none. */
+  if (native && source.dtype != target.dtype) native = !tern_dtype_is_complex((tern_dtype)source.dtype) && !tern_dtype_is_complex((tern_dtype)target.dtype);
   bool devices_differ = to_tern && from_tern && self.device() != from.device();
   if (devices_differ) self.copy_(from.cpu());
   else if (!native) copy_on_host(self, from);
