@@ -20,6 +20,10 @@ def _torch_is_importing() -> bool:
     return torch is not None and getattr(torch.__spec__, "_initializing", False)
 
 
+# False where it is PyTorch's autoload that imports this package, true where somebody imports it by name.
+_asked_for = not _torch_is_importing()
+
+
 def _configured_device() -> str | None:
     """TERN_DEVICE, or `device` of [tool.tern] in the pyproject.toml of this folder or one above."""
     import os
@@ -49,7 +53,7 @@ def _why_not() -> str | None:
     import torch
 
     accelerator = torch.accelerator.current_accelerator(check_available=True)
-    if accelerator is not None:
+    if accelerator is not None and accelerator.type != "tern":
         return f"this PyTorch has an accelerator of its own ({accelerator.type})"
     return None
 
@@ -59,7 +63,7 @@ def _autoload() -> None:
     reason = _why_not()
     if reason is None:
         register()
-    elif not _registered:
+    elif not _asked_for:
         # So that an explicit `import torch_tern` later runs this file again, and registers.
         sys.modules.pop(__name__, None)
 
@@ -69,8 +73,10 @@ def register() -> None:
     global _registered
     if _registered:
         return
-    import torch
+    import torch  # which may call _autoload, and that this function
 
+    if _registered:
+        return
     try:
         from torch_tern import _build
     except ImportError as error:
@@ -90,6 +96,5 @@ def register() -> None:
     _registered = True
 
 
-if not _torch_is_importing():
-    # Somebody asked for tern by name. `import torch` may run _autoload on the way; then this finds the work done.
+if _asked_for:
     register()

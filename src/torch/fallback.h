@@ -218,8 +218,8 @@ inline at::Generator cpu_generator(c10::DeviceIndex index, const std::optional<a
   return at::detail::createCPUGenerator((uint64_t)tern_hash_mix((uint64_t)seed, (uint64_t)offset));
 }
 
-/* Operators whose result's shape depends on values: they flush and give real sizes everywhere. Where the host can address the device's memory PyTorch's kernel on it
- * is no makeshift but the implementation, so it is not counted. */
+/* Operators whose result's shape depends on values: the host has to see them, and PyTorch's kernel is the implementation. They are never refused or warned of, and
+ * counted only where the contents had to be copied. */
 inline bool is_data_dependent(const c10::OperatorHandle &op, c10::ArrayRef<c10::IValue> arguments) {
   static const std::unordered_set<std::string> names = {"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive",
                                                         "aten::unique_dim_consecutive"};
@@ -229,12 +229,13 @@ inline bool is_data_dependent(const c10::OperatorHandle &op, c10::ArrayRef<c10::
   return mask;
 }
 
-inline void announce_fallback(const c10::OperatorHandle &op, uint32_t line) {
+inline void announce_fallback(const c10::OperatorHandle &op, uint32_t line, bool data_dependent) {
   static std::mutex lock;
   static std::unordered_set<std::string> told;
   const c10::OperatorName &name = op.operator_name();
   std::string text = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
   tern_stats_fallback(text.c_str(), line);
+  if (data_dependent) return;
   const char *wish = tern_setting_text(TERN_SETTING_FALLBACK);
   std::string where = line_text(line);
   if (!strcmp(wish, "error"))
@@ -311,7 +312,8 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
     if (index < 0 && argument.isDevice() && argument.toDevice().type() == kTern) index = device_index(argument.toDevice().index());
   }
   index = device_index(index);
-  if (!is_data_dependent(op, arguments) || !tern_device_info(device_at(index))->host_addressable) announce_fallback(op, line);
+  bool data_dependent = is_data_dependent(op, arguments);
+  if (!data_dependent || !tern_device_info(device_at(index))->host_addressable) announce_fallback(op, line, data_dependent);
 
   HostView view(HostView::SHARED);
   torch::jit::Stack cpu;
