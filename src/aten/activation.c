@@ -69,8 +69,12 @@ static tern_value safe_softmax(tern_program *p, tern_value x, int dim) {
 static tern_status lower_softmax(const tern_lowering *node, tern_value *results) { return lower_any_softmax(node, results, tern_softmax); }
 static tern_status lower_log_softmax(const tern_lowering *node, tern_value *results) { return lower_any_softmax(node, results, tern_log_softmax); }
 static tern_status lower_safe_softmax(const tern_lowering *node, tern_value *results) { return lower_any_softmax(node, results, safe_softmax); }
-static tern_status lower_softmax_backward(const tern_lowering *node, tern_value *results) { return lower_any_softmax_backward(node, results, tern_softmax_grad); }
-static tern_status lower_log_softmax_backward(const tern_lowering *node, tern_value *results) { return lower_any_softmax_backward(node, results, tern_log_softmax_grad); }
+static tern_status lower_softmax_backward(const tern_lowering *node, tern_value *results) {
+  return lower_any_softmax_backward(node, results, tern_softmax_grad);
+}
+static tern_status lower_log_softmax_backward(const tern_lowering *node, tern_value *results) {
+  return lower_any_softmax_backward(node, results, tern_log_softmax_grad);
+}
 
 /* ---- GELU: attrs: 0 for erf, 1 for tanh ---- */
 

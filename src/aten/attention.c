@@ -1,5 +1,5 @@
-/* attention: scaled dot product attention as one composite, forward and backward. PyTorch brings it here where the shim's _fused_sdp_choice says so; everything else
- * goes to its own math decomposition.
+/* attention: scaled dot product attention as one composite, forward and backward. PyTorch brings it here where the shim's _fused_sdp_choice says so; everything
+ * else goes to its own math decomposition.
  *
  * Dropout inside attention and the debug mask are refused by that choice: there is no CPU kernel to fall back on. Results and gradients lie in memory as
  * [batch, length, heads, size], so that the usual .transpose(1, 2).reshape(...) behind attention copies nothing. */
@@ -62,10 +62,11 @@ static tern_status lower_attention(const tern_lowering *node, tern_value *result
   return NULL;
 }
 
-/* (grad_out, query, key, value, attn_bias, grad_input_mask, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, *,
- * scale?) -> the gradients of query, key, value and attn_bias. attrs: causal, whether the mask's gradient is wanted */
+/* (grad_out, query, key, value, attn_bias, grad_input_mask, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed,
+ * philox_offset, *, scale?) -> the gradients of query, key, value and attn_bias. attrs: causal, whether the mask's gradient is wanted */
 static tern_verdict infer_backward(const tern_call *call, tern_draft *draft) {
-  const tern_tensor *gout = tern_arg_tensor(call, 0), *q = tern_arg_tensor(call, 1), *k = tern_arg_tensor(call, 2), *v = tern_arg_tensor(call, 3), *mask = tern_arg_tensor(call, 4);
+  const tern_tensor *gout = tern_arg_tensor(call, 0), *q = tern_arg_tensor(call, 1), *k = tern_arg_tensor(call, 2), *v = tern_arg_tensor(call, 3),
+                    *mask = tern_arg_tensor(call, 4);
   const tern_tensor *out = tern_arg_tensor(call, 6), *sums = tern_arg_tensor(call, 7), *inputs[3] = {q, k, v};
   bool wants_mask = mask && tern_nn_is_float(mask) && tern_nn_mask_has(call, 5, 3);
   if (!gout || !out || !sums || !is_attended(q, k, v) || !is_mask(mask, q, k) || tern_arg_double(call, 12, 0) != 0) return TERN_FALL_BACK;
@@ -80,8 +81,10 @@ static tern_verdict infer_backward(const tern_call *call, tern_draft *draft) {
     lie_by_length(gradient);
     gradient->undefined = !tern_nn_mask_has(call, 5, i);
   }
-  if (wants_mask) tern_draft_result(draft, (tern_dtype)mask->dtype, mask->rank, mask->sizes);
-  else tern_draft_result(draft, (tern_dtype)q->dtype, 0, NULL)->undefined = true;
+  if (wants_mask)
+    tern_draft_result(draft, (tern_dtype)mask->dtype, mask->rank, mask->sizes);
+  else
+    tern_draft_result(draft, (tern_dtype)q->dtype, 0, NULL)->undefined = true;
   return tern_nn_operands(draft, 7, (const tern_tensor *[]){gout, q, k, v, out, sums, mask});
 }
 

@@ -1,5 +1,5 @@
-/* conv: convolutions, 1 to 3 dimensional, plain and transposed. A PrivateUse1 device gets all of them through aten::convolution_overrideable and its backward; the
- * batch dimension is always there and the shapes were checked by aten::convolution.
+/* conv: convolutions, 1 to 3 dimensional, plain and transposed. A PrivateUse1 device gets all of them through aten::convolution_overrideable and its backward;
+ * the batch dimension is always there and the shapes were checked by aten::convolution.
  *
  * A transposed convolution is the gradient of a plain one with respect to its input, so the three kinds of node (forward, input gradient, weight gradient)
  * serve both. attrs: transposed, spatial, groups, then stride, padding, dilation and output padding of 3 each. */
@@ -33,8 +33,10 @@ static bool result_sizes(const int64_t *attrs, const tern_tensor *x, const tern_
     int64_t in = x->sizes[i + 2], stride = attrs[STRIDE + i], padding = attrs[PADDING + i], extent = attrs[DILATION + i] * (w->sizes[i + 2] - 1) + 1;
     if (stride < 1 || attrs[DILATION + i] < 1 || w->sizes[i + 2] < 1) return false;
     int64_t room = in + 2 * padding - extent;
-    if (transposed) sizes[i + 2] = (in - 1) * stride - 2 * padding + extent + attrs[OUTPUT_PADDING + i];
-    else sizes[i + 2] = room < 0 ? 0 : room / stride + 1;
+    if (transposed)
+      sizes[i + 2] = (in - 1) * stride - 2 * padding + extent + attrs[OUTPUT_PADDING + i];
+    else
+      sizes[i + 2] = room < 0 ? 0 : room / stride + 1;
     if (sizes[i + 2] < 1) return false;
   }
   return true;
@@ -43,16 +45,20 @@ static bool result_sizes(const int64_t *attrs, const tern_tensor *x, const tern_
 /* aten::convolution leaves this to the backend, and there is no CPU kernel that would say it. */
 static tern_status check_dtypes(const tern_tensor *x, const tern_tensor *w, const tern_tensor *bias) {
   if (w->dtype != x->dtype)
-    return tern_error_new(TERN_INVALID_ARGUMENT, "Input type (%s) and weight type (%s) should be the same", tern_dtype_name((tern_dtype)x->dtype), tern_dtype_name((tern_dtype)w->dtype));
+    return tern_error_new(TERN_INVALID_ARGUMENT, "Input type (%s) and weight type (%s) should be the same", tern_dtype_name((tern_dtype)x->dtype),
+                          tern_dtype_name((tern_dtype)w->dtype));
   if (bias && bias->dtype != x->dtype)
-    return tern_error_new(TERN_INVALID_ARGUMENT, "Input type (%s) and bias type (%s) should be the same", tern_dtype_name((tern_dtype)x->dtype), tern_dtype_name((tern_dtype)bias->dtype));
+    return tern_error_new(TERN_INVALID_ARGUMENT, "Input type (%s) and bias type (%s) should be the same", tern_dtype_name((tern_dtype)x->dtype),
+                          tern_dtype_name((tern_dtype)bias->dtype));
   if (!tern_nn_is_float(x))
-    return tern_error_new(TERN_UNSUPPORTED, "a convolution of %s is not supported on this device: convert to a floating-point type, or compute it on the CPU", tern_dtype_name((tern_dtype)x->dtype));
+    return tern_error_new(TERN_UNSUPPORTED, "a convolution of %s is not supported on this device: convert to a floating-point type, or compute it on the CPU",
+                          tern_dtype_name((tern_dtype)x->dtype));
   return NULL;
 }
 
 static tern_verdict infer_conv(const tern_call *call, tern_draft *draft, tern_status *status) {
-  const tern_tensor *operands[3] = {tern_arg_tensor(call, 0), tern_arg_tensor(call, 1), tern_arg_tensor(call, 2)}, *x = operands[0], *w = operands[1], *bias = operands[2];
+  const tern_tensor *operands[3] = {tern_arg_tensor(call, 0), tern_arg_tensor(call, 1), tern_arg_tensor(call, 2)}, *x = operands[0], *w = operands[1],
+                    *bias = operands[2];
   int64_t sizes[TERN_MAX_TENSOR_RANK];
   if (!x || !w || x->rank != w->rank || x->rank < 3 || x->rank > 5) return TERN_REJECT;
   if (!draft_window(call, draft, 3, x->rank - 2) || !result_sizes(draft->attrs, x, w, sizes)) return TERN_REJECT;
@@ -65,7 +71,8 @@ static tern_verdict infer_conv(const tern_call *call, tern_draft *draft, tern_st
 
 /* (gy, x, w, ...): three results, the unwanted undefined. */
 static tern_verdict infer_backward(const tern_call *call, tern_draft *draft, tern_status *status) {
-  const tern_tensor *operands[3] = {tern_arg_tensor(call, 0), tern_arg_tensor(call, 1), tern_arg_tensor(call, 2)}, *gy = operands[0], *x = operands[1], *w = operands[2];
+  const tern_tensor *operands[3] = {tern_arg_tensor(call, 0), tern_arg_tensor(call, 1), tern_arg_tensor(call, 2)}, *gy = operands[0], *x = operands[1],
+                    *w = operands[2];
   int64_t sizes[TERN_MAX_TENSOR_RANK];
   if (!gy || !x || !w || x->rank != w->rank || gy->rank != x->rank || x->rank < 3 || x->rank > 5) return TERN_REJECT;
   if (!draft_window(call, draft, 3, x->rank - 2) || !result_sizes(draft->attrs, x, w, sizes)) return TERN_REJECT;

@@ -102,9 +102,12 @@ static tern_verdict infer_any_scatter(const tern_call *call, tern_draft *draft, 
 
 /* The text argument `i` as a way to combine; -1 for another. */
 static int64_t reduce_text(const tern_call *call, int i) {
-  static const struct { const char *text; tern_combine how; } names[] = {
-      {"add", TERN_COMBINE_ADD}, {"multiply", TERN_COMBINE_MULTIPLY}, {"sum", TERN_COMBINE_ADD}, {"prod", TERN_COMBINE_MULTIPLY},
-      {"mean", TERN_COMBINE_ADD}, {"amax", TERN_COMBINE_MAX}, {"amin", TERN_COMBINE_MIN},
+  static const struct {
+    const char *text;
+    tern_combine how;
+  } names[] = {
+      {"add", TERN_COMBINE_ADD},  {"multiply", TERN_COMBINE_MULTIPLY}, {"sum", TERN_COMBINE_ADD},  {"prod", TERN_COMBINE_MULTIPLY},
+      {"mean", TERN_COMBINE_ADD}, {"amax", TERN_COMBINE_MAX},          {"amin", TERN_COMBINE_MIN},
   };
   if (i >= call->n_arguments || call->arguments[i].tag != TERN_ARG_TEXT) return -1;
   for (size_t n = 0; n < TERN_COUNT(names); n++)
@@ -115,8 +118,12 @@ static int64_t reduce_text(const tern_call *call, int i) {
 static tern_verdict infer_scatter(const tern_call *call, tern_draft *draft) { return infer_any_scatter(call, draft, true, TERN_SET, false, false); }
 static tern_verdict infer_scatter_value(const tern_call *call, tern_draft *draft) { return infer_any_scatter(call, draft, false, TERN_SET, false, false); }
 static tern_verdict infer_scatter_add(const tern_call *call, tern_draft *draft) { return infer_any_scatter(call, draft, true, TERN_COMBINE_ADD, false, false); }
-static tern_verdict infer_scatter_reduce(const tern_call *call, tern_draft *draft) { return infer_any_scatter(call, draft, true, reduce_text(call, 4), false, false); }
-static tern_verdict infer_scatter_value_reduce(const tern_call *call, tern_draft *draft) { return infer_any_scatter(call, draft, false, reduce_text(call, 4), false, false); }
+static tern_verdict infer_scatter_reduce(const tern_call *call, tern_draft *draft) {
+  return infer_any_scatter(call, draft, true, reduce_text(call, 4), false, false);
+}
+static tern_verdict infer_scatter_value_reduce(const tern_call *call, tern_draft *draft) {
+  return infer_any_scatter(call, draft, false, reduce_text(call, 4), false, false);
+}
 /* (self, dim, index, src, reduce, *, include_self) */
 static tern_verdict infer_scatter_reduce_two(const tern_call *call, tern_draft *draft) {
   int64_t how = reduce_text(call, 4);
@@ -154,8 +161,10 @@ static tern_status lower_scatter(const tern_lowering *node, tern_value *results)
   int rank = tern_value_rank(p, index);
   const int64_t *dims = tern_value_dims(p, index);
   tern_value update;
-  if (node->n_operands == 3) update = cut_to(p, tern_convert(p, tern_nn_at_least_1d(p, node->operands[2]), dtype), index);
-  else update = tern_broadcast_to(p, tern_convert(p, node->scalars[0], dtype), rank, dims);
+  if (node->n_operands == 3)
+    update = cut_to(p, tern_convert(p, tern_nn_at_least_1d(p, node->operands[2]), dtype), index);
+  else
+    update = tern_broadcast_to(p, tern_convert(p, node->scalars[0], dtype), rank, dims);
   tern_check_index(p, index, 0, tern_value_dims(p, base)[dim] - 1);
   base = tern_convert(p, base, dtype);
   if (attrs[EXCLUDES_SELF]) base = tern_scatter(p, base, index, tern_broadcast_to(p, identity(p, dtype, how), rank, dims), dim, TERN_SET);
@@ -220,8 +229,10 @@ static tern_status lower_slices(const tern_lowering *node, tern_value *results) 
   tern_value update = tern_convert(p, node->n_operands == 3 ? node->operands[2] : node->scalars[0], dtype);
   update = tern_nn_count(p, update) == 1 ? tern_broadcast_to(p, tern_reshape(p, update, 0, NULL), rank, dims) : tern_reshape(p, update, rank, dims);
   if (how == TERN_COMBINE_ADD && node->scalar_kinds[0] != TERN_SCALAR_ONE) update = tern_multiply(p, update, tern_convert(p, node->scalars[0], dtype));
-  if (node->attrs[WRAPS]) index = tern_index_wrapped(p, index, range);
-  else tern_check_index(p, index, 0, range - 1);
+  if (node->attrs[WRAPS])
+    index = tern_index_wrapped(p, index, range);
+  else
+    tern_check_index(p, index, 0, range - 1);
   results[0] = tern_nn_result(node, 0, tern_put(p, tern_convert(p, base, dtype), index, update, dim, how));
   return NULL;
 }
@@ -314,9 +325,17 @@ const tern_aten_row tern_aten_index[] = {
     {.functional = "scatter.src", .inplace = "scatter_.src", .out = "scatter.src_out", .infer = infer_scatter, .lower = lower_scatter},
     {.functional = "scatter.value", .inplace = "scatter_.value", .out = "scatter.value_out", .infer = infer_scatter_value, .lower = lower_scatter},
     {.functional = "scatter.reduce", .inplace = "scatter_.reduce", .out = "scatter.reduce_out", .infer = infer_scatter_reduce, .lower = lower_scatter},
-    {.functional = "scatter.value_reduce", .inplace = "scatter_.value_reduce", .out = "scatter.value_reduce_out", .infer = infer_scatter_value_reduce, .lower = lower_scatter},
+    {.functional = "scatter.value_reduce",
+     .inplace = "scatter_.value_reduce",
+     .out = "scatter.value_reduce_out",
+     .infer = infer_scatter_value_reduce,
+     .lower = lower_scatter},
     {.functional = "scatter_add", .inplace = "scatter_add_", .out = "scatter_add.out", .infer = infer_scatter_add, .lower = lower_scatter},
-    {.functional = "scatter_reduce.two", .inplace = "scatter_reduce_.two", .out = "scatter_reduce.two_out", .infer = infer_scatter_reduce_two, .lower = lower_scatter},
+    {.functional = "scatter_reduce.two",
+     .inplace = "scatter_reduce_.two",
+     .out = "scatter_reduce.two_out",
+     .infer = infer_scatter_reduce_two,
+     .lower = lower_scatter},
     {.functional = "index_add", .inplace = "index_add_", .out = "index_add.out", .infer = infer_index_add, .lower = lower_slices},
     {.functional = "index_copy", .inplace = "index_copy_", .out = "index_copy.out", .infer = infer_index_copy, .lower = lower_slices},
     {.functional = "index_fill.int_Scalar", .inplace = "index_fill_.int_Scalar", .infer = infer_index_fill, .lower = lower_slices},

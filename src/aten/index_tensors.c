@@ -1,17 +1,17 @@
 /* index_tensors: indexing with several tensors at once, x[i, :, j], read and written.
  *
  * The index tensors broadcast against each other. Where the dimensions they index lie side by side they are seen as one flat dimension, indexed by one
- * combined index, and the broadcast shape takes their place; otherwise they are first moved to the front, and the broadcast shape comes first (NumPy's rule, see
- * aten/src/ATen/native/TensorAdvancedIndexing.cpp). Masks have results whose sizes depend on data: they are PyTorch's, but for x[mask] = number. */
+ * combined index, and the broadcast shape takes their place; otherwise they are first moved to the front, and the broadcast shape comes first (NumPy's rule,
+ * see aten/src/ATen/native/TensorAdvancedIndexing.cpp). Masks have results whose sizes depend on data: they are PyTorch's, but for x[mask] = number. */
 #include "index.h"
 
 typedef struct plan {
-  int k;                                   /* index tensors */
-  int dims[TERN_MAX_TENSOR_RANK];          /* the dimension each indexes */
-  int index_rank;                          /* of their broadcast */
+  int k;                          /* index tensors */
+  int dims[TERN_MAX_TENSOR_RANK]; /* the dimension each indexes */
+  int index_rank;                 /* of their broadcast */
   int64_t index_sizes[TERN_MAX_TENSOR_RANK];
   bool adjacent;
-  int rank;                                /* of the result */
+  int rank; /* of the result */
   int64_t sizes[TERN_MAX_TENSOR_RANK];
 } plan;
 
@@ -35,8 +35,10 @@ static bool finish_plan(const tern_tensor *x, plan *l) {
   if (x->rank - l->k + l->index_rank > TERN_MAX_TENSOR_RANK) return false;
   if (!l->adjacent) append(l, l->index_rank, l->index_sizes);
   for (int d = 0, i = 0; d < x->rank; d++) {
-    if (i == l->k || l->dims[i] != d) append(l, 1, &x->sizes[d]);
-    else if (i++ == 0 && l->adjacent) append(l, l->index_rank, l->index_sizes);
+    if (i == l->k || l->dims[i] != d)
+      append(l, 1, &x->sizes[d]);
+    else if (i++ == 0 && l->adjacent)
+      append(l, l->index_rank, l->index_sizes);
   }
   return true;
 }
@@ -137,9 +139,9 @@ tern_value tern_index_wrapped(tern_program *p, tern_value index, int64_t range) 
 typedef struct flattened {
   tern_value base, index;
   int dim;
-  int moved_rank;                          /* of the base with the indexed dimensions moved to the front */
+  int moved_rank; /* of the base with the indexed dimensions moved to the front */
   int64_t moved[TERN_MAX_RANK];
-  int permutation[TERN_MAX_RANK];          /* that did it */
+  int permutation[TERN_MAX_RANK]; /* that did it */
 } flattened;
 
 static flattened flatten(const tern_lowering *node, const int64_t *attrs, const tern_value *indices) {
@@ -163,8 +165,10 @@ static flattened flatten(const tern_lowering *node, const int64_t *attrs, const 
   int m = 0;
   for (int d = 0; d < rank; d++) {
     f.moved[d] = dims[f.permutation[d]];
-    if (d > f.dim && d < f.dim + k) merged[m - 1] *= f.moved[d];
-    else merged[m++] = f.moved[d];
+    if (d > f.dim && d < f.dim + k)
+      merged[m - 1] *= f.moved[d];
+    else
+      merged[m++] = f.moved[d];
   }
   f.base = tern_reshape(p, f.base, m, merged);
   return f;
@@ -199,7 +203,8 @@ tern_status tern_index_put_lower(const tern_lowering *node, tern_value *results)
   int64_t sizes[TERN_MAX_RANK];
   int rank = 0, base_rank = tern_value_rank(p, f.base), index_rank = tern_value_rank(p, f.index);
   for (int d = 0; d < base_rank; d++) {
-    if (d != f.dim) sizes[rank++] = tern_value_dims(p, f.base)[d];
+    if (d != f.dim)
+      sizes[rank++] = tern_value_dims(p, f.base)[d];
     else
       for (int i = 0; i < index_rank; i++) sizes[rank++] = tern_value_dims(p, f.index)[i];
   }

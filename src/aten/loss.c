@@ -119,8 +119,10 @@ static tern_status lower_nll_backward(const tern_lowering *node, tern_value *res
   nll n = read_nll(node);
   tern_dtype wide = tern_value_dtype(p, n.weight);
   tern_value gy = tern_convert(p, node->operands[3], wide);
-  if (node->outputs[0].view.rank > 1 && node->attrs[0] == REDUCTION_NONE) gy = tern_nn_unsqueeze(p, gy, n.class_dim);
-  else gy = tern_reshape(p, gy, 0, NULL);
+  if (node->outputs[0].view.rank > 1 && node->attrs[0] == REDUCTION_NONE)
+    gy = tern_nn_unsqueeze(p, gy, n.class_dim);
+  else
+    gy = tern_reshape(p, gy, 0, NULL);
   if (node->attrs[0] == REDUCTION_MEAN) gy = tern_divide(p, gy, tern_reshape(p, tern_convert(p, node->operands[4], wide), 0, NULL));
   tern_value each = tern_multiply(p, tern_negate(p, n.weight), gy);
   tern_value class = tern_iota(p, TERN_I32, tern_value_rank(p, x), tern_value_dims(p, x), n.class_dim);
@@ -256,8 +258,10 @@ static tern_verdict infer_bce(const tern_call *call, tern_draft *draft, bool gra
   bool reduced = !gradient && reduction != REDUCTION_NONE;
   tern_draft_attr(draft, reduction);
   tern_draft_attr(draft, x->count);
-  if (reduced) tern_draft_result(draft, (tern_dtype)x->dtype, 0, NULL);
-  else tern_nn_result_like(draft, (tern_dtype)x->dtype, x);
+  if (reduced)
+    tern_draft_result(draft, (tern_dtype)x->dtype, 0, NULL);
+  else
+    tern_nn_result_like(draft, (tern_dtype)x->dtype, x);
   return tern_nn_operands(draft, gradient ? 4 : 3, operands);
 }
 
@@ -297,6 +301,9 @@ const tern_aten_row tern_aten_loss[] = {
     {.functional = "huber_loss", .out = "huber_loss.out", .infer = infer_huber, .lower = lower_huber},
     {.functional = "huber_loss_backward", .out = "huber_loss_backward.out", .infer = infer_huber_backward, .lower = lower_huber_backward},
     {.functional = "binary_cross_entropy", .out = "binary_cross_entropy.out", .infer = infer_bce_forward, .lower = lower_bce},
-    {.functional = "binary_cross_entropy_backward", .out = "binary_cross_entropy_backward.grad_input", .infer = infer_bce_backward, .lower = lower_bce_backward},
+    {.functional = "binary_cross_entropy_backward",
+     .out = "binary_cross_entropy_backward.grad_input",
+     .infer = infer_bce_backward,
+     .lower = lower_bce_backward},
 };
 TERN_ATEN_FAMILY_END(loss)

@@ -75,7 +75,9 @@ static tern_value product(tern_program *p, tern_value a, tern_value b, int batch
   return summed ? tern_dot(p, a, b, 0, NULL, NULL, n, contract_a, contract_b) : tern_dot(p, a, b, batch, leading, leading, n, contract_a, contract_b);
 }
 
-static int batch_of(const tern_lowering *node, int first) { return node->operands[first] != TERN_NO_VALUE && tern_value_rank(node->program, node->operands[first]) == 3; }
+static int batch_of(const tern_lowering *node, int first) {
+  return node->operands[first] != TERN_NO_VALUE && tern_value_rank(node->program, node->operands[first]) == 3;
+}
 
 static tern_status lower_product(const tern_lowering *node, tern_value *results) {
   results[0] = product(node->program, node->operands[0], node->operands[1], batch_of(node, 0), false);

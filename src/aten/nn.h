@@ -28,8 +28,10 @@ bool tern_nn_mask_has(const tern_call *call, int i, int k);
 /* ---- lowering ---- */
 /* Convert that lets TERN_NO_VALUE, an absent operand, pass. */
 static inline tern_value tern_nn_as(tern_program *p, tern_value v, tern_dtype dtype) { return v == TERN_NO_VALUE ? v : tern_convert(p, v, dtype); }
-static inline tern_value tern_nn_widen(tern_program *p, tern_value v) { return v == TERN_NO_VALUE ? v : tern_convert(p, v, tern_compute_dtype(tern_value_dtype(p, v))); }
-tern_value tern_nn_number(tern_program *p, tern_dtype dtype, double value);           /* rank 0 */
+static inline tern_value tern_nn_widen(tern_program *p, tern_value v) {
+  return v == TERN_NO_VALUE ? v : tern_convert(p, v, tern_compute_dtype(tern_value_dtype(p, v)));
+}
+tern_value tern_nn_number(tern_program *p, tern_dtype dtype, double value); /* rank 0 */
 tern_value tern_nn_zeros(tern_program *p, tern_dtype dtype, int rank, const int64_t *dims);
 /* [n] as [1, ..., n, ..., 1] of that rank, n at dimension `dim`. */
 tern_value tern_nn_along(tern_program *p, tern_value v, int rank, int dim);

@@ -209,7 +209,8 @@ static bool fits_groups(const tern_tensor *x, int64_t n, int64_t c, int64_t hw, 
 /* (input, weight?, bias?, N, C, HxW, group, eps) -> y, mean[N, group], rstd[N, group]. attrs: N, C, HxW, group */
 static tern_verdict infer_group_norm(const tern_call *call, tern_draft *draft) {
   const tern_tensor *x = tern_arg_tensor(call, 0), *weight = tern_arg_tensor(call, 1), *bias = tern_arg_tensor(call, 2), *operands[3] = {x, weight, bias};
-  int64_t n = tern_arg_int(call, 3, -1), c = tern_arg_int(call, 4, -1), hw = tern_arg_int(call, 5, -1), groups = tern_arg_int(call, 6, 0), kept[2] = {n, groups};
+  int64_t n = tern_arg_int(call, 3, -1), c = tern_arg_int(call, 4, -1), hw = tern_arg_int(call, 5, -1), groups = tern_arg_int(call, 6, 0),
+          kept[2] = {n, groups};
   if (!x || !fits_groups(x, n, c, hw, groups)) return TERN_REJECT;
   if ((weight && !tern_nn_has_sizes(weight, 1, &c)) || (bias && !tern_nn_has_sizes(bias, 1, &c))) return TERN_REJECT;
   if (!all_float(3, operands) || x->rank > TERN_MAX_TENSOR_RANK || x->count == 0) return TERN_FALL_BACK;
@@ -232,7 +233,9 @@ static tern_value for_channels(tern_program *p, grouping g, tern_value v) {
   return tern_reshape(p, v, 3, (int64_t[]){g.n, g.c, 1});
 }
 /* A number a channel, [C], as [1, C, 1] in the wide dtype. */
-static tern_value channel_weight(tern_program *p, grouping g, tern_value v, tern_dtype wide) { return tern_reshape(p, tern_convert(p, v, wide), 3, (int64_t[]){1, g.c, 1}); }
+static tern_value channel_weight(tern_program *p, grouping g, tern_value v, tern_dtype wide) {
+  return tern_reshape(p, tern_convert(p, v, wide), 3, (int64_t[]){1, g.c, 1});
+}
 
 static tern_status lower_group_norm(const tern_lowering *node, tern_value *results) {
   tern_program *p = node->program;
@@ -276,7 +279,8 @@ static tern_status lower_group_norm_backward(const tern_lowering *node, tern_val
   static const int last = 2, first = 0;
   tern_dtype wide = tern_compute_dtype(tern_value_dtype(p, node->operands[1]));
   tern_value gy = tern_reshape(p, tern_convert(p, node->operands[0], wide), 3, image), x = tern_reshape(p, tern_convert(p, node->operands[1], wide), 3, image);
-  tern_value mean = tern_reshape(p, tern_convert(p, node->operands[2], wide), 2, one_each), rstd = tern_reshape(p, tern_convert(p, node->operands[3], wide), 2, one_each);
+  tern_value mean = tern_reshape(p, tern_convert(p, node->operands[2], wide), 2, one_each),
+             rstd = tern_reshape(p, tern_convert(p, node->operands[3], wide), 2, one_each);
   tern_value ds = tern_reduce(p, TERN_SUM, tern_multiply(p, gy, x), 1, &last), db = tern_reduce(p, TERN_SUM, gy, 1, &last); /* [N, C] */
   tern_value scale = for_channels(p, g, rstd), weighted_ds = ds, weighted_db = db;
   if (node->operands[4] != TERN_NO_VALUE) {

@@ -1,8 +1,9 @@
-/* optimizer: PyTorch's fused optimizers, _fused_adam_, _fused_adamw_ and _fused_sgd_: lists of tensors updated in place. Each parameter is one node that reads the parameter, its
- * gradient and its state and writes them back; the formulas and their order are those of FusedAdamKernel.cpp and FusedSGDKernel.cpp.
+/* optimizer: PyTorch's fused optimizers, _fused_adam_, _fused_adamw_ and _fused_sgd_: lists of tensors updated in place. Each parameter is one node that reads
+ * the parameter, its gradient and its state and writes them back; the formulas and their order are those of FusedAdamKernel.cpp and FusedSGDKernel.cpp.
  *
- * Everything that changes from step to step (learning rate, step count) is a scalar or an operand, never part of a program's key. The bias corrections are computed
- * as 1 - beta^t = -expm1(t * log(beta)), which is exact enough in f32 where 1 - pow(beta, t) is not. A gradient scaler's found_inf leaves everything as it was. */
+ * Everything that changes from step to step (learning rate, step count) is a scalar or an operand, never part of a program's key. The bias corrections are
+ * computed as 1 - beta^t = -expm1(t * log(beta)), which is exact enough in f32 where 1 - pow(beta, t) is not. A gradient scaler's found_inf leaves everything
+ * as it was. */
 #include <math.h>
 #include "nn.h"
 
@@ -31,7 +32,9 @@ static bool matches(list l, list parameters) {
 
 static bool is_updatable(list parameters) {
   for (int i = 0; i < parameters.n; i++)
-    if (!parameters.tensors[i].sizes || parameters.tensors[i].device < 0 || parameters.tensors[i].rank > TERN_MAX_TENSOR_RANK || !tern_nn_is_float(&parameters.tensors[i])) return false;
+    if (!parameters.tensors[i].sizes || parameters.tensors[i].device < 0 || parameters.tensors[i].rank > TERN_MAX_TENSOR_RANK ||
+        !tern_nn_is_float(&parameters.tensors[i]))
+      return false;
   return true;
 }
 
@@ -39,8 +42,10 @@ static bool is_updatable(list parameters) {
 static tern_verdict draft_number_or_tensor(tern_draft *draft, const tern_argument *argument, tern_dtype wide) {
   const tern_tensor *tensor = argument->tag == TERN_ARG_TENSOR && argument->u.tensor.device >= 0 ? &argument->u.tensor : NULL;
   if (tensor && tensor->count != 1) return TERN_FALL_BACK;
-  if (tensor) tern_draft_double(draft, wide, 0, false);
-  else if (!tern_draft_number(draft, argument, wide, false)) return TERN_FALL_BACK;
+  if (tensor)
+    tern_draft_double(draft, wide, 0, false);
+  else if (!tern_draft_number(draft, argument, wide, false))
+    return TERN_FALL_BACK;
   return tern_draft_optional(draft, tensor);
 }
 
@@ -91,9 +96,9 @@ static void draft_target(tern_draft *draft, const tern_tensor **targets, const t
 /* ---- Adam. attrs: decoupled weight decay (AdamW), decays, AMSGrad, maximises, small first coefficient, writes the gradient back ---- */
 
 enum { DECOUPLED, DECAYS, AMSGRAD, MAXIMIZES, SMALL_LERP, WRITES_GRAD, ADAM_ATTRS };
-enum { PARAM, GRAD, EXP_AVG, EXP_AVG_SQ, MAX_EXP_AVG_SQ, GRAD_SCALE, FOUND_INF, STEP, LR };                              /* operands */
-enum { S_STEP, S_LR, S_BETA1, S_REST1, S_BETA2, S_REST2, S_LOG1, S_LOG2, S_DECAY, S_EPS, S_KEEP };                      /* scalars */
-enum { A_LR = 6, A_BETA1, A_BETA2, A_DECAY, A_EPS, A_AMSGRAD, A_MAXIMIZE, A_SCALE, A_FOUND };                           /* arguments */
+enum { PARAM, GRAD, EXP_AVG, EXP_AVG_SQ, MAX_EXP_AVG_SQ, GRAD_SCALE, FOUND_INF, STEP, LR };        /* operands */
+enum { S_STEP, S_LR, S_BETA1, S_REST1, S_BETA2, S_REST2, S_LOG1, S_LOG2, S_DECAY, S_EPS, S_KEEP }; /* scalars */
+enum { A_LR = 6, A_BETA1, A_BETA2, A_DECAY, A_EPS, A_AMSGRAD, A_MAXIMIZE, A_SCALE, A_FOUND };      /* arguments */
 
 static tern_verdict draft_adam(const tern_call *call, tern_draft *draft, const tern_tensor **targets, const list *lists, int i, bool decoupled) {
   const tern_tensor *param = &lists[0].tensors[i], *max = lists[4].n ? &lists[4].tensors[i] : NULL, *step = &lists[5].tensors[i];
@@ -101,11 +106,13 @@ static tern_verdict draft_adam(const tern_call *call, tern_draft *draft, const t
   double beta1 = tern_arg_double(call, A_BETA1, 0), beta2 = tern_arg_double(call, A_BETA2, 0), decay = tern_arg_double(call, A_DECAY, 0);
   tern_dtype wide = tern_nn_wide(param);
   tern_draft_start(draft);
-  tern_verdict verdict = tern_nn_operands(draft, 7, (const tern_tensor *[]){param, &lists[1].tensors[i], &lists[2].tensors[i], &lists[3].tensors[i], max, scale, found});
+  tern_verdict verdict =
+      tern_nn_operands(draft, 7, (const tern_tensor *[]){param, &lists[1].tensors[i], &lists[2].tensors[i], &lists[3].tensors[i], max, scale, found});
   if (verdict == TERN_RECORD) verdict = draft_number_or_tensor(draft, &(tern_argument){.tag = TERN_ARG_TENSOR, .u.tensor = *step}, wide);
   if (verdict == TERN_RECORD) verdict = draft_number_or_tensor(draft, &call->arguments[A_LR], wide);
   if (verdict != TERN_RECORD) return verdict;
-  const double numbers[] = {beta1, 1 - beta1, beta2, 1 - beta2, log(beta1), log(beta2), decay, tern_arg_double(call, A_EPS, 0), 1 - known_number(&call->arguments[A_LR]) * decay};
+  const double numbers[] = {
+      beta1, 1 - beta1, beta2, 1 - beta2, log(beta1), log(beta2), decay, tern_arg_double(call, A_EPS, 0), 1 - known_number(&call->arguments[A_LR]) * decay};
   for (size_t k = 0; k < TERN_COUNT(numbers); k++) tern_draft_double(draft, wide, numbers[k], false);
   bool amsgrad = tern_arg_bool(call, A_AMSGRAD, false);
   tern_draft_attrs(draft, ADAM_ATTRS, (int64_t[]){decoupled, decay != 0, amsgrad, tern_arg_bool(call, A_MAXIMIZE, false), 1 - beta1 < 0.5, scale != NULL});
@@ -125,7 +132,8 @@ static tern_verdict call_any_adam(const tern_call *call, tern_status *status, bo
   const tern_tensor *targets[TERN_MAX_OUTPUTS];
   if (call->n_arguments < A_FOUND + 1) return TERN_FALL_BACK;
   for (int i = 0; i < 6; i++) lists[i] = list_at(call, i);
-  if (!is_updatable(lists[0]) || lists[5].n != lists[0].n || (tern_arg_bool(call, A_AMSGRAD, false) ? !matches(lists[4], lists[0]) : lists[4].n != 0 && !matches(lists[4], lists[0])))
+  if (!is_updatable(lists[0]) || lists[5].n != lists[0].n ||
+      (tern_arg_bool(call, A_AMSGRAD, false) ? !matches(lists[4], lists[0]) : lists[4].n != 0 && !matches(lists[4], lists[0])))
     return TERN_FALL_BACK;
   for (int i = 1; i < 4; i++)
     if (!matches(lists[i], lists[0])) return TERN_FALL_BACK;
@@ -144,7 +152,9 @@ static tern_verdict call_adam(const tern_call *call, tern_status *status) { retu
 static tern_verdict call_adamw(const tern_call *call, tern_status *status) { return call_any_adam(call, status, true); }
 
 /* 1 - beta^step */
-static tern_value bias_correction(tern_program *p, tern_value log_beta, tern_value step) { return tern_negate(p, tern_expm1(p, tern_multiply(p, step, log_beta))); }
+static tern_value bias_correction(tern_program *p, tern_value log_beta, tern_value step) {
+  return tern_negate(p, tern_expm1(p, tern_multiply(p, step, log_beta)));
+}
 
 static tern_status lower_adam(const tern_lowering *node, tern_value *results) {
   tern_program *p = node->program;
@@ -164,8 +174,10 @@ static tern_status lower_adam(const tern_lowering *node, tern_value *results) {
   }
   /* at::lerp's two forms, by whether its weight 1 - beta1 is below a half */
   tern_value apart = tern_subtract(p, grad, avg);
-  if (attrs[SMALL_LERP]) avg = tern_add(p, avg, tern_multiply(p, s[S_REST1], apart));
-  else avg = tern_subtract(p, grad, tern_multiply(p, apart, tern_subtract(p, one, s[S_REST1])));
+  if (attrs[SMALL_LERP])
+    avg = tern_add(p, avg, tern_multiply(p, s[S_REST1], apart));
+  else
+    avg = tern_subtract(p, grad, tern_multiply(p, apart, tern_subtract(p, one, s[S_REST1])));
   avg_sq = tern_add(p, tern_multiply(p, avg_sq, s[S_BETA2]), tern_multiply(p, tern_multiply(p, s[S_REST2], grad), grad));
   tern_value spread = avg_sq;
   if (attrs[AMSGRAD]) spread = tern_maximum(p, tern_convert(p, node->operands[MAX_EXP_AVG_SQ], wide), avg_sq);
@@ -184,8 +196,8 @@ static tern_status lower_adam(const tern_lowering *node, tern_value *results) {
 /* ---- SGD. attrs: decays, has momentum, first step, Nesterov, maximises, writes the gradient back ---- */
 
 enum { SGD_DECAYS, SGD_MOMENTUM, SGD_FIRST, SGD_NESTEROV, SGD_MAXIMIZES, SGD_WRITES_GRAD, SGD_ATTRS };
-enum { SGD_PARAM, SGD_GRAD, SGD_BUFFER, SGD_SCALE, SGD_FOUND, SGD_LR };         /* operands */
-enum { SGD_S_LR, SGD_S_DECAY, SGD_S_MOMENTUM, SGD_S_UNDAMPED };                 /* scalars */
+enum { SGD_PARAM, SGD_GRAD, SGD_BUFFER, SGD_SCALE, SGD_FOUND, SGD_LR }; /* operands */
+enum { SGD_S_LR, SGD_S_DECAY, SGD_S_MOMENTUM, SGD_S_UNDAMPED };         /* scalars */
 
 static tern_verdict draft_sgd(const tern_call *call, tern_draft *draft, const tern_tensor **targets, const list *lists, int i) {
   const tern_tensor *param = &lists[0].tensors[i], *buffer = lists[2].n ? &lists[2].tensors[i] : NULL;
@@ -255,11 +267,8 @@ static tern_status lower_sgd(const tern_lowering *node, tern_value *results) {
 }
 
 const tern_aten_row tern_aten_optimizer[] = {
-    {.inplace = "_fused_adam_", .custom = call_adam, .lower = lower_adam},
-    {.inplace = "_fused_adam_.tensor_lr", .custom = call_adam, .lower = lower_adam},
-    {.inplace = "_fused_adamw_", .custom = call_adamw, .lower = lower_adam},
-    {.inplace = "_fused_adamw_.tensor_lr", .custom = call_adamw, .lower = lower_adam},
-    {.inplace = "_fused_sgd_", .custom = call_sgd, .lower = lower_sgd},
-    {.inplace = "_fused_sgd_.tensor_lr", .custom = call_sgd, .lower = lower_sgd},
+    {.inplace = "_fused_adam_", .custom = call_adam, .lower = lower_adam},   {.inplace = "_fused_adam_.tensor_lr", .custom = call_adam, .lower = lower_adam},
+    {.inplace = "_fused_adamw_", .custom = call_adamw, .lower = lower_adam}, {.inplace = "_fused_adamw_.tensor_lr", .custom = call_adamw, .lower = lower_adam},
+    {.inplace = "_fused_sgd_", .custom = call_sgd, .lower = lower_sgd},      {.inplace = "_fused_sgd_.tensor_lr", .custom = call_sgd, .lower = lower_sgd},
 };
 TERN_ATEN_FAMILY_END(optimizer)

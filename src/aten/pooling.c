@@ -12,7 +12,8 @@ static int64_t pooled_size(int64_t in, int64_t size, int64_t padding, int64_t st
   return ceil_mode && (out - 1) * stride >= in + padding ? out - 1 : out;
 }
 
-/* Reads kernel_size, stride and padding from argument `first` on, and dilation where there is one; gives the result's sizes. False where PyTorch would refuse. */
+/* Reads kernel_size, stride and padding from argument `first` on, and dilation where there is one; gives the result's sizes. False where PyTorch would refuse.
+ */
 static bool read_window(const tern_call *call, int first, bool dilates, bool ceil_mode, const tern_tensor *x, int spatial, int64_t *attrs, int64_t *sizes) {
   int n;
   const int64_t *values;
@@ -21,8 +22,10 @@ static bool read_window(const tern_call *call, int first, bool dilates, bool cei
   if (x->rank != spatial + 1 && x->rank != spatial + 2) return false;
   if (!tern_nn_expand_ints(call, first, spatial, attrs + SIZE) || !tern_nn_expand_ints(call, first + 2, spatial, attrs + PADDING)) return false;
   if (!tern_arg_ints(call, first + 1, &n, &values)) return false;
-  if (n == 0) memcpy(attrs + STRIDE, attrs + SIZE, (size_t)spatial * sizeof *attrs);
-  else if (!tern_nn_expand_ints(call, first + 1, spatial, attrs + STRIDE)) return false;
+  if (n == 0)
+    memcpy(attrs + STRIDE, attrs + SIZE, (size_t)spatial * sizeof *attrs);
+  else if (!tern_nn_expand_ints(call, first + 1, spatial, attrs + STRIDE))
+    return false;
   for (int i = 0; i < 3; i++) attrs[DILATION + i] = 1;
   if (dilates && !tern_nn_expand_ints(call, first + 3, spatial, attrs + DILATION)) return false;
   int outer = x->rank - spatial;
@@ -282,9 +285,15 @@ static tern_status lower_adaptive_backward(const tern_lowering *node, tern_value
 
 const tern_aten_row tern_aten_pooling[] = {
     {.functional = "max_pool2d_with_indices", .out = "max_pool2d_with_indices.out", .infer = infer_max_2d, .lower = lower_max},
-    {.functional = "max_pool2d_with_indices_backward", .out = "max_pool2d_with_indices_backward.grad_input", .infer = infer_max_2d_backward, .lower = lower_max_backward},
+    {.functional = "max_pool2d_with_indices_backward",
+     .out = "max_pool2d_with_indices_backward.grad_input",
+     .infer = infer_max_2d_backward,
+     .lower = lower_max_backward},
     {.functional = "max_pool3d_with_indices", .out = "max_pool3d_with_indices.out", .infer = infer_max_3d, .lower = lower_max},
-    {.functional = "max_pool3d_with_indices_backward", .out = "max_pool3d_with_indices_backward.grad_input", .infer = infer_max_3d_backward, .lower = lower_max_backward},
+    {.functional = "max_pool3d_with_indices_backward",
+     .out = "max_pool3d_with_indices_backward.grad_input",
+     .infer = infer_max_3d_backward,
+     .lower = lower_max_backward},
     {.functional = "avg_pool2d", .out = "avg_pool2d.out", .infer = infer_avg_2d, .lower = lower_avg},
     {.functional = "avg_pool2d_backward", .out = "avg_pool2d_backward.grad_input", .infer = infer_avg_2d_backward, .lower = lower_avg_backward},
     {.functional = "avg_pool3d", .out = "avg_pool3d.out", .infer = infer_avg_3d, .lower = lower_avg},
