@@ -25,7 +25,8 @@
   F(embedding)                \
   F(index)                    \
   F(sort)                     \
-  F(random)
+  F(random)                   \
+  F(amp)
 
 #define TERN_ATEN_FAMILY(family)                   \
   extern const tern_aten_row tern_aten_##family[]; \
