@@ -8,6 +8,7 @@ if(NOT TERN_CMOCKA_INCLUDE OR NOT TERN_CMOCKA_LIBRARY)
 endif()
 
 add_custom_target(tern_tests)
+
 file(GLOB TERN_TEST_SOURCES CONFIGURE_DEPENDS tests/c/test_*.c)
 foreach(source IN LISTS TERN_TEST_SOURCES)
   get_filename_component(name "${source}" NAME_WE)
@@ -16,8 +17,8 @@ foreach(source IN LISTS TERN_TEST_SOURCES)
   target_include_directories(${name} PRIVATE src)
   target_include_directories(${name} SYSTEM PRIVATE "${TERN_CMOCKA_INCLUDE}")
   target_compile_definitions(${name} PRIVATE "TERN_TEST_DATA=\"${CMAKE_SOURCE_DIR}/tests\"")
-  # cmocka's macros convert integers freely.
-  target_compile_options(${name} PRIVATE -Wno-conversion -Wno-shadow)
+  # cmocka's macros convert integers freely, and a test may reuse a name. On the source, so that it comes after the target's own -W.
+  set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "-Wno-conversion;-Wno-shadow")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_dependencies(tern_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
