@@ -64,7 +64,7 @@ def measure(script, quick):
         results[name] = run(script, name, spec["short"] if quick else spec["full"], show=True)
     times = {name: list(results[name]["seconds_per_step"][1:]) for name in RUNS}
     for _ in range(2):  # alternate again, so that a slow moment of the machine does not meet only one of them
-        for name in ("cpu", "tern", "tern, xla-cpu"):
+        for name in ("cpu", "tern"):
             times[name] += run(script, name, spec["short"], show=False)["seconds_per_step"][1:]
     spread = largest_difference(results["cpu"]["losses"], results["cpu, 1 thread"]["losses"])
     rows = {}

@@ -4,10 +4,10 @@
 static void computes(void **state) {
   (void)state;
   tensor x = vector(4, (float[]){1, -2, 3, -4}), y = vector(4, (float[]){10, 10, 10, 10});
-  tensor z = relu(add(mul(x, y), x));
+  tensor product = mul(x, y), sum = add(product, x), z = relu(sum);
   EXPECT(z, 11, 0, 33, 0);
   EXPECT(z, 11, 0, 33, 0); /* read again: nothing pending */
-  drop(x), drop(y), drop(z);
+  drop(x), drop(y), drop(product), drop(sum), drop(z);
 }
 
 static void a_write_after_a_recorded_read_does_not_change_the_read(void **state) {
@@ -112,10 +112,10 @@ static void strict_equals_fused(void **state) {
   for (int mode = 0; mode < 2; mode++) {
     tern_mode_set(mode ? TERN_MODE_STRICT : TERN_MODE_FUSED);
     tensor x = vector(64, values);
-    tensor y = add(mul(x, x), scale(x, 0.3f));
-    add_to(y, relu(y));
+    tensor square = mul(x, x), scaled = scale(x, 0.3f), y = add(square, scaled), positive = relu(y);
+    add_to(y, positive);
     read_floats(y, mode ? strict : fused);
-    drop(x), drop(y);
+    drop(x), drop(square), drop(scaled), drop(y), drop(positive);
   }
   tern_mode_set(TERN_MODE_FUSED);
   assert_memory_equal(fused, strict, sizeof fused);
