@@ -11,7 +11,7 @@ CTEST = $(BIN)/ctest --output-on-failure
 CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja
 ROOT := $(CURDIR)
 
-.PHONY: help build demo test test-c test-python test-full test-asan test-tsan bench wheel clean
+.PHONY: help build hello demo test test-c test-python test-full test-asan test-tsan bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,10 @@ $(BUILD)/build.ninja: CMakeLists.txt cmake/torch.cmake cmake/tests.cmake $(VENV)
 
 build: $(VENV)/.stamp-links $(BUILD)/build.ninja ## make .venv with PyTorch and tern in it; runs nothing
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+
+hello: build ## build and run examples/hello.c, tern without PyTorch
+	$(CC) -std=c11 -Iinclude examples/hello.c -L$(BUILD) -ltern -Wl,-rpath,$(abspath $(BUILD)) -o $(BUILD)/hello
+	$(BUILD)/hello
 
 demo: build ## the training scripts on CPU, tern and tern over XLA, side by side
 	$(BIN)/python examples/demo.py
