@@ -35,6 +35,7 @@ build: $(VENV)/.stamp-links $(BUILD)/build.ninja ## make .venv with PyTorch and 
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 
 hello: build ## build and run examples/hello.c, tern without PyTorch
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target tern
 	$(CC) -std=c11 -Iinclude examples/hello.c -L$(BUILD) -ltern -Wl,-rpath,$(abspath $(BUILD)) -o $(BUILD)/hello
 	$(BUILD)/hello
 
