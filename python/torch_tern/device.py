@@ -8,13 +8,14 @@ import torch
 from torch import Event, Stream  # noqa: F401  PyTorch's own classes serve every device
 
 from torch_tern import _C
+from torch_tern.checkpoint import save
 
 __all__ = [
     "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache",
     "fallbacks", "flush", "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties", "get_mode", "get_rng_state",
     "get_rng_state_all", "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
     "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
-    "reset_stats", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stats", "stream", "synchronize",
+    "reset_stats", "save", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stats", "stream", "synchronize",
 ]  # fmt: skip
 
 _Device = torch.device | str | int | None
