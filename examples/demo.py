@@ -1,7 +1,8 @@
 """`make demo`: the two training scripts on plain CPU, on tern's embedded engine and on tern over the XLA CPU plug-in, side by side.
 
-Each run is a process of its own. Speed is measured in alternating runs, minimum of all blocks of steps. The losses are compared step by step; PyTorch's own
-spread is the difference between its runs with all threads and with one. Writes build/demo.json and build/demo.png.
+Each run is a process of its own. Speed is measured in alternating runs, minimum of all blocks of steps. The loss curves are the same where the first five steps
+agree to 1e-5 and the largest difference of the whole run is at most three times PyTorch's own (all threads against one: training amplifies the last bit of any
+sum). Writes build/demo.json and build/demo.png.
 """
 
 import argparse
@@ -76,7 +77,7 @@ def measure(script, quick):
             "difference_first_5_steps": difference[4],
             "difference": difference[-1],
             "cpu_spread": spread[-1],
-            "losses_agree": difference[4] <= SAME and all(d <= max(SAME, 3 * s) for d, s in zip(difference, spread)),
+            "losses_agree": difference[4] <= SAME and difference[-1] <= max(SAME, 3 * spread[-1]),
             "ms_per_step": min(times[name]) * 1e3,
             "ratio_to_cpu": min(times[name]) / min(times["cpu"]),
             "programs_compiled": r.get("compiled"),
@@ -88,13 +89,13 @@ def measure(script, quick):
 
 def show(tables):
     table = Table(title="tern beside plain PyTorch CPU", title_justify="left")
-    for column in ("script", "device", "result", "loss curve: largest difference", "ms/step", "ratio", "programs", "fallbacks", "peak MB"):
+    for column in ("script", "device", "result", "largest difference (cpu's own)", "ms/step", "ratio", "programs", "fallbacks", "peak MB"):
         table.add_column(column, justify="left" if column in ("script", "device") else "right")
     for script, rows in tables.items():
         for name, r in rows.items():
             result = f"{r['result']:.2%}" if SCRIPTS[script]["result"] == "accuracy" else f"loss {r['result']:.4f}"
             verdict = "[green]same[/]" if r["losses_agree"] else "[red]differs[/]"
-            difference = f"{r['difference']:.1e} {verdict} (cpu's own {r['cpu_spread']:.1e})" if name != "cpu" else ""
+            difference = f"{r['difference']:.1e} ({r['cpu_spread']:.1e}) {verdict}" if name != "cpu" else ""
             count = lambda key: "" if r[key] is None else str(r[key])
             table.add_row(script if name == "cpu" else "", name, result, difference, f"{r['ms_per_step']:.2f}", f"{r['ratio_to_cpu']:.2f}x",
                           count("programs_compiled"), count("fallbacks"), f"{r['peak_memory_mb']:.0f}")
