@@ -180,3 +180,32 @@ def test_a_bad_embedding_id_changes_no_parameter():
     loss.backward()
     opt.step()
     assert loss.item() > 0 and not torch.equal(before[0], model[0].weight.detach().cpu())
+
+
+def test_xla_runs_one_program_per_step_and_compiles_none_after_the_third():
+    pytest.importorskip("xla_plugins.xla_cpu_pjrt", reason="the package xla-cpu-pjrt is not installed")
+    code = """
+        import sys, torch, torch_tern, torch.nn.functional as F
+        sys.path.insert(0, FOLDER)
+        from test_training import mlp, train
+        expected, _ = train(mlp, "cpu", steps=5)
+        losses, _ = train(mlp, "tern", steps=5)
+        torch.testing.assert_close(torch.tensor(losses), torch.tensor(expected), rtol=1e-5, atol=0)
+
+        torch.manual_seed(0)
+        model = mlp().to("tern")
+        opt = torch.optim.AdamW(model.parameters(), 1e-3)
+        x, y = torch.randn(480, 20).to("tern"), torch.randint(4, (480,)).to("tern")
+        for step in range(30):
+            if step == 3:
+                torch.tern.synchronize()
+                torch.tern.reset_stats()
+            batch = slice(step * 16, step * 16 + 16)  # another part of the data each time
+            opt.zero_grad()
+            F.cross_entropy(model(x[batch]), y[batch]).backward()
+            opt.step()
+        torch.tern.synchronize()
+        stats = torch.tern.stats()
+        print(stats["compiled"], stats["programs"], stats["fallbacks"])
+    """
+    assert run_python(code.replace("FOLDER", repr(os.path.dirname(__file__))), TERN_DEVICE="xla-cpu").strip() == "0 27 0"
