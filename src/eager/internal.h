@@ -123,7 +123,7 @@ struct tern_device {
   pthread_mutex_t lock;           /* the job queue */
   pthread_cond_t changed;         /* a job came or one was finished */
   tern_job *first_job, *last_job;
-  int n_jobs;                     /* queued or running */
+  atomic_int n_jobs;              /* queued or running; changed under the lock, read without */
   bool busy;                      /* somebody holds the execution role */
   tern_failure *failure;          /* not raised yet; owned reference */
   tern_program_cache cache;       /* execution role */

@@ -317,7 +317,7 @@ void tern_worker_wake(tern_device *device) {
 }
 
 void tern_wait_backlog(tern_device *device, int most) {
-  if (__atomic_load_n(&device->n_jobs, __ATOMIC_RELAXED) <= most) return;
+  if (atomic_load_explicit(&device->n_jobs, memory_order_relaxed) <= most) return;
   pthread_mutex_lock(&device->lock);
   while (device->n_jobs > most) {
     if (device->first_job && !device->busy) run_first(device);
