@@ -32,9 +32,7 @@ void tern_version_release(tern_version *v) {
 /* ---- buffers ---- */
 
 tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, tern_buffer **out) {
-  if (atomic_load_explicit(&tern_forked, memory_order_relaxed))
-    return tern_error_new(TERN_BAD_FORK, "tern cannot be used in a child of the process that opened it (fork): start workers with the 'spawn' method, or use "
-                                         "the device only in the parent");
+  TERN_TRY(tern_check_not_forked());
   int64_t limit = device->info.memory_limit;
   if (bytes > (size_t)1 << 56 || (limit > 0 && bytes > (size_t)limit))
     return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: a tensor of %zu bytes cannot fit on the device, which may hold %lld bytes", bytes, (long long)limit);
@@ -174,8 +172,7 @@ tern_status tern_buffer_write(tern_buffer *b, tern_dtype dtype, int rank, const 
 /* Cuts what is recorded if the buffer is part of it, and gives its version (retained; NULL: undefined contents). */
 static tern_status current_version(tern_buffer *b, tern_version **out) {
   tern_device *device = b->device;
-  if (atomic_load_explicit(&tern_forked, memory_order_relaxed))
-    return tern_error_new(TERN_BAD_FORK, "a tern tensor cannot be read in a child of the process that made it (fork): use the 'spawn' method");
+  TERN_TRY(tern_check_not_forked());
   bool submitted = false; /* no wake: the caller waits, and so runs the program itself where the device is idle */
   pthread_mutex_lock(&tern_record_lock);
   tern_status status = b->recording == device->recording->id ? tern_cut(device, &submitted) : NULL;

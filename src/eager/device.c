@@ -22,6 +22,11 @@ tern_status tern_device_count(int *out) {
   return NULL;
 }
 
+tern_status tern_fork_error(void) {
+  return tern_error_new(TERN_BAD_FORK, "tern cannot be used in a child of the process that opened it (fork): start workers with the 'spawn' method, or use "
+                                       "the device only in the parent");
+}
+
 static void in_child(void) { atomic_store(&tern_forked, true); }
 
 static tern_status open_device(int ordinal, tern_device **out) {
@@ -71,9 +76,7 @@ static tern_status open_device(int ordinal, tern_device **out) {
 }
 
 tern_status tern_device_get(int ordinal, tern_device **out) {
-  if (atomic_load_explicit(&tern_forked, memory_order_relaxed))
-    return tern_error_new(TERN_BAD_FORK, "tern cannot be used in a child of the process that opened it (fork): start workers with the 'spawn' method, or use "
-                                         "the device only in the parent");
+  TERN_TRY(tern_check_not_forked());
   if (ordinal >= 0 && ordinal < MOST_DEVICES && (*out = atomic_load_explicit(&devices[ordinal], memory_order_acquire))) return NULL;
   pthread_mutex_lock(&open_lock);
   tern_status status = NULL;

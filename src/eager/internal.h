@@ -185,4 +185,11 @@ extern tern_counters tern_count;
 extern atomic_int tern_current_mode;
 extern atomic_bool tern_forked;
 
+/* ---- device.c ---- */
+tern_status tern_fork_error(void);
+/* An error in a child of the process that opened a device; one load otherwise, for it is on the way of every operation. */
+static inline tern_status tern_check_not_forked(void) {
+  return TERN_UNLIKELY(atomic_load_explicit(&tern_forked, memory_order_relaxed)) ? tern_fork_error() : NULL;
+}
+
 #endif

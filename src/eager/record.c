@@ -143,9 +143,7 @@ static tern_status relabel(tern_buffer *b, tern_dtype dtype, bool *submitted) {
 }
 
 static tern_status check_node(const tern_node *node) {
-  if (TERN_UNLIKELY(atomic_load_explicit(&tern_forked, memory_order_relaxed)))
-    return tern_error_new(TERN_BAD_FORK, "tern cannot be used in a child of the process that opened it (fork): start workers with the 'spawn' method, or "
-                                         "use the device only in the parent");
+  TERN_TRY(tern_check_not_forked());
   if (TERN_UNLIKELY(!node->device)) return tern_error_new(TERN_INVALID_ARGUMENT, "%s: no device", node->operation->name);
   for (int i = 0; i < node->n_operands; i++)
     if (TERN_UNLIKELY(node->operands[i].buffer && node->operands[i].buffer->device != node->device))
