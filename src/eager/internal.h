@@ -153,9 +153,13 @@ typedef struct tern_lowered {
   uint32_t n_parameters, n_results;
   uint32_t *parameter_locals, *result_locals; /* in the program's arena */
 } tern_lowered;
-/* Builds the program of the first n_nodes nodes; wanted[local] says whose contents must be results (where written). On an error *failed_node is the node
+/* Builds the program of the first n_nodes nodes, without those that `skipped` (or NULL) marks; wanted[local] says whose contents must be results (where written). On an error *failed_node is the node
  * to blame, or n_nodes. */
-tern_status tern_lower(const tern_recording *recording, uint32_t n_nodes, const bool *wanted, tern_lowered *out, uint32_t *failed_node);
+tern_status tern_lower(const tern_recording *recording, uint32_t n_nodes, const bool *skipped, const bool *wanted, tern_lowered *out, uint32_t *failed_node);
+/* Which nodes depend on contents that an earlier program failed to make. failures[local] is the failure of its contents before the recording, or NULL, and
+ * afterwards of those behind it; skipped[node] is set where the node cannot run. A node that would spoil good contents that somebody can still see
+ * (visible[local]) ends the walk: its number is returned and its failure given in *raised; without one the number of nodes is returned. Without host memory: 0. */
+uint32_t tern_recording_spread_failures(const tern_recording *recording, const bool *visible, const tern_failure **failures, bool *skipped, const tern_failure **raised);
 
 /* ---- worker.c ---- */
 tern_status tern_worker_start(tern_device *device);

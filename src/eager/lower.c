@@ -238,7 +238,7 @@ static const char *describe_tag(const void *context, uint32_t tag) {
   return tag && tag <= r->n_nodes ? tern_line_describe(r->nodes[tag - 1].line, text, sizeof text) : "";
 }
 
-tern_status tern_lower(const tern_recording *r, uint32_t n_nodes, const bool *wanted, tern_lowered *out, uint32_t *failed_node) {
+tern_status tern_lower(const tern_recording *r, uint32_t n_nodes, const bool *skipped, const bool *wanted, tern_lowered *out, uint32_t *failed_node) {
   lowerer l = {.recording = r};
   *failed_node = n_nodes;
   *out = (tern_lowered){0};
@@ -257,6 +257,7 @@ tern_status tern_lower(const tern_recording *r, uint32_t n_nodes, const bool *wa
       describe_base(w, &l.contents[*w >> 32]);
       w += 2 + (*w >> 16 & 0xFF);
     }
+    if (skipped && skipped[i]) continue;
     tern_program_tag(l.program, i + 1);
     status = lower_node(&l, &r->nodes[i], w, &end);
     if (status) *failed_node = i;
@@ -274,4 +275,70 @@ tern_status tern_lower(const tern_recording *r, uint32_t n_nodes, const bool *wa
   }
   *out = (tern_lowered){.program = l.program, .n_parameters = l.n_parameters, .n_results = n_results, .parameter_locals = l.parameter_locals, .result_locals = results};
   return NULL;
+}
+
+/* ---- what depends on a failure ---- */
+
+/* A storage while failures are followed through a recording. */
+typedef struct fate {
+  size_t bytes;
+  bool is_good; /* has contents that an operation which cannot run must not lose */
+} fate;
+
+static bool covers_whole(const tern_output *o, size_t bytes) {
+  tern_base base = {.dtype = o->dtype};
+  bool has_contents = false;
+  return tern_base_write(&base, &has_contents, bytes, o, NULL) == TERN_WRITE_WHOLE;
+}
+
+uint32_t tern_recording_spread_failures(const tern_recording *r, const bool *visible, const tern_failure **failures, bool *skipped, const tern_failure **raised) {
+  *raised = NULL;
+  fate *fates = calloc((size_t)r->n_locals + 1, sizeof *fates);
+  if (!fates) return 0;
+  uint32_t stop = r->n_nodes;
+  for (uint32_t i = 0; i < r->n_nodes; i++) {
+    const uint64_t *w = r->words + r->nodes[i].start;
+    for (; (*w & 0xFF) == TERN_WORD_BUFFER; w += 2 + (*w >> 16 & 0xFF)) {
+      uint32_t local = (uint32_t)(*w >> 32);
+      fates[local] = (fate){.bytes = (size_t)w[1], .is_good = (*w >> 24 & 1) && !failures[local]};
+    }
+    uint64_t head = *w++;
+    int n_operands = (int)(head >> 24 & 0xFF), n_outputs = (int)(head >> 32 & 0xFF);
+    const tern_failure *cause = NULL;
+    tern_output output;
+    for (int k = 0; k < n_operands; k++) {
+      if (*w & TERN_OPERAND_ABSENT) {
+        w++;
+        continue;
+      }
+      if (!cause) cause = failures[(uint32_t)*w];
+      w = get_view(w, &output.view);
+    }
+    const uint64_t *outputs = w;
+    for (int k = 0; k < n_outputs; k++) {
+      uint32_t local = (uint32_t)*w;
+      output.dtype = (tern_dtype)(*w >> 32 & 0xFF);
+      w = get_view(w, &output.view);
+      /* A write to a part of what has failed leaves it failed. */
+      if (!cause && failures[local] && !covers_whole(&output, fates[local].bytes)) cause = failures[local];
+    }
+    skipped[i] = cause != NULL;
+    w = outputs;
+    for (int k = 0; k < n_outputs && cause; k++) {
+      if (fates[(uint32_t)*w].is_good && visible[(uint32_t)*w]) stop = i;
+      w = get_view(w, &output.view);
+    }
+    if (stop == i) {
+      *raised = cause;
+      break;
+    }
+    w = outputs;
+    for (int k = 0; k < n_outputs; k++) {
+      failures[(uint32_t)*w] = cause;
+      fates[(uint32_t)*w].is_good = !cause;
+      w = get_view(w, &output.view);
+    }
+  }
+  free(fates);
+  return stop;
 }

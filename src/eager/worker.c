@@ -3,7 +3,10 @@
  *
  * Failure. When a program fails, its new results are poisoned, storages that it was to change keep their last good contents, and everything queued behind it is
  * discarded the same way, until the failure has been raised once to a caller that waits. A failed index check names the node: the nodes before it are run
- * again as a program of their own, so their effects stand, as if every operation had run on its own line. */
+ * again as a program of their own, so their effects stand, as if every operation had run on its own line.
+ *
+ * What an earlier failure poisoned spoils only what is made of it: the rest of a program that reads it runs. An operation that would write such a value into
+ * a storage with good contents fails as if it had been raised there. */
 #include <errno.h>
 #include <unistd.h>
 #include "internal.h"
@@ -159,8 +162,8 @@ static tern_status launch(tern_device *device, tern_job *job, const tern_cached_
   return status;
 }
 
-/* Compiles the first n_nodes nodes of the job. */
-static tern_status compile(tern_device *device, const tern_job *job, uint32_t n_nodes, tern_cached_program **out, uint32_t *failed_node) {
+/* Compiles the first n_nodes nodes of the job but those that `skipped` (or NULL) marks. */
+static tern_status compile(tern_device *device, const tern_job *job, uint32_t n_nodes, const bool *skipped, tern_cached_program **out, uint32_t *failed_node) {
   const tern_recording *r = job->recording;
   double start = tern_now();
   *failed_node = n_nodes;
@@ -169,7 +172,7 @@ static tern_status compile(tern_device *device, const tern_job *job, uint32_t n_
   tern_lowered lowered = {0};
   tern_status status = wanted && program ? NULL : tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a program");
   for (uint32_t i = 0; i < r->n_locals && !status; i++) wanted[i] = job->outputs[i] != NULL;
-  if (!status) status = tern_lower(r, n_nodes, wanted, &lowered, failed_node);
+  if (!status) status = tern_lower(r, n_nodes, skipped, wanted, &lowered, failed_node);
   if (!status && tern_setting_has(TERN_SETTING_PRINT, "ir")) {
     char *text = tern_program_text(lowered.program);
     if (text) tern_print("# program of %u operations\n%s\n", n_nodes, text);
@@ -209,60 +212,96 @@ static tern_status compile(tern_device *device, const tern_job *job, uint32_t n_
   return status;
 }
 
-/* Runs the nodes before `node` on their own, so that their effects stand; the rest of the job is discarded by the caller. */
-static void run_prefix(tern_device *device, tern_job *job, uint32_t node) {
-  if (!node) return;
+/* Runs nodes of the job as a program of their own, which is not kept. */
+static tern_status run_some(tern_device *device, tern_job *job, uint32_t n_nodes, const bool *skipped, uint32_t *failed_node) {
+  *failed_node = n_nodes;
+  if (!n_nodes) return NULL;
   tern_cached_program *program;
-  uint32_t failed_node, failed_tag;
-  tern_status status = compile(device, job, node, &program, &failed_node);
+  uint32_t failed_tag = 0;
+  tern_status status = compile(device, job, n_nodes, skipped, &program, failed_node);
   if (!status) status = launch(device, job, program, &failed_tag);
+  if (failed_tag) *failed_node = failed_tag - 1;
   tern_cached_program_free(device, program);
-  tern_error_free(status); /* the first failure is the one to report */
+  return status;
+}
+
+/* A new failure at a node: those before it run on their own, so that their effects stand; everything behind is discarded. */
+static tern_failure *fail_at(tern_device *device, tern_job *job, uint32_t failed_node, const bool *skipped, tern_status status) {
+  const tern_recording *r = job->recording;
+  const tern_recorded_node *node = failed_node < r->n_nodes ? &r->nodes[failed_node] : NULL;
+  tern_failure *failure = failure_new(status, node ? node->operation->name : NULL, node ? node->line : r->nodes[r->n_nodes - 1].line);
+  uint32_t ignored;
+  if (node) tern_error_free(run_some(device, job, failed_node, skipped, &ignored)); /* the first failure is the one to report */
+  return failure;
+}
+
+/* The program, from the cache or compiled. Gives the device's new failure, or NULL. */
+static tern_failure *run_whole(tern_device *device, tern_job *job) {
+  const tern_recording *r = job->recording;
+  uint64_t hash = tern_hash_bytes(r->words, r->n_words * sizeof *r->words, 0);
+  tern_cached_program *program = tern_cache_find(&device->cache, r->words, r->n_words, hash);
+  tern_status status = NULL;
+  uint32_t failed_node = r->n_nodes, failed_tag = 0;
+  if (!program) {
+    status = compile(device, job, r->n_nodes, NULL, &program, &failed_node);
+    if (!status && (status = tern_cache_add(device, r->words, r->n_words, hash, program))) tern_cached_program_free(device, program);
+  }
+  if (!status) {
+    status = launch(device, job, program, &failed_tag);
+    if (status && tern_error_code(status) == TERN_OUT_OF_MEMORY) {
+      /* What earlier programs left for reuse may be what is missing. */
+      tern_error_free(status);
+      device->backend->empty_cache(device->hardware);
+      status = launch(device, job, program, &failed_tag);
+    }
+    atomic_fetch_add(&tern_count.programs, 1);
+  }
+  if (failed_tag) failed_node = failed_tag - 1;
+  return status ? fail_at(device, job, failed_node, NULL, status) : NULL;
+}
+
+/* The job reads contents that an earlier program failed to make: runs what does not depend on them and poisons the rest. Gives the device's new failure. */
+static tern_failure *run_around_failures(tern_device *device, tern_job *job) {
+  const tern_recording *r = job->recording;
+  const tern_failure **failures = calloc((size_t)r->n_locals + 1, sizeof *failures), *raised = NULL;
+  bool *skipped = calloc((size_t)r->n_nodes + 1, sizeof *skipped), *visible = calloc((size_t)r->n_locals + 1, sizeof *visible);
+  tern_failure *failure = NULL;
+  if (failures && skipped && visible) {
+    for (uint32_t i = 0; i < r->n_locals; i++) {
+      visible[i] = job->outputs[i] != NULL;
+      if (job->inputs[i] && atomic_load(&job->inputs[i]->state) == TERN_VERSION_FAILED) failures[i] = job->inputs[i]->failure;
+    }
+    uint32_t n_nodes = tern_recording_spread_failures(r, visible, failures, skipped, &raised), failed_node;
+    tern_status status = run_some(device, job, n_nodes, skipped, &failed_node);
+    if (status) failure = fail_at(device, job, failed_node, skipped, status);
+    else if (raised) failure = failure_retain((tern_failure *)raised);
+    for (uint32_t i = 0; i < r->n_locals && !failure; i++)
+      if (job->outputs[i] && failures[i] && atomic_load(&job->outputs[i]->state) == TERN_VERSION_PENDING) poison(job->outputs[i], (tern_failure *)failures[i]);
+  } else {
+    failure = failure_new(tern_error_new(TERN_OUT_OF_MEMORY, "no host memory to run a program"), NULL, 0);
+  }
+  free(failures);
+  free(skipped);
+  free(visible);
+  return failure;
 }
 
 static void run_job(tern_device *device, tern_job *job) {
-  tern_recording *r = job->recording;
   pthread_mutex_lock(&device->lock);
   tern_failure *failure = failure_retain(device->failure);
   pthread_mutex_unlock(&device->lock);
-  bool is_new = false;
-  /* Poisoned inputs poison what is made of them; their failure has been raised already. */
-  for (uint32_t i = 0; i < r->n_locals && !failure; i++)
-    if (job->inputs[i] && atomic_load(&job->inputs[i]->state) == TERN_VERSION_FAILED) failure = failure_retain(job->inputs[i]->failure);
-
   if (!failure) {
-    uint64_t hash = tern_hash_bytes(r->words, r->n_words * sizeof *r->words, 0);
-    tern_cached_program *program = tern_cache_find(&device->cache, r->words, r->n_words, hash);
-    tern_status status = NULL;
-    uint32_t failed_node = r->n_nodes, failed_tag = 0;
-    if (!program) {
-      status = compile(device, job, r->n_nodes, &program, &failed_node);
-      if (!status && (status = tern_cache_add(device, r->words, r->n_words, hash, program))) tern_cached_program_free(device, program);
-    }
-    if (!status) {
-      status = launch(device, job, program, &failed_tag);
-      if (status && tern_error_code(status) == TERN_OUT_OF_MEMORY) {
-        /* What earlier programs left for reuse may be what is missing. */
-        tern_error_free(status);
-        device->backend->empty_cache(device->hardware);
-        status = launch(device, job, program, &failed_tag);
-      }
-      atomic_fetch_add(&tern_count.programs, 1);
-    }
-    if (failed_tag) failed_node = failed_tag - 1;
-    if (status) {
-      const tern_recorded_node *node = failed_node < r->n_nodes ? &r->nodes[failed_node] : NULL;
-      failure = failure_new(status, node ? node->operation->name : NULL, node ? node->line : r->nodes[r->n_nodes - 1].line);
-      is_new = true;
-      if (node) run_prefix(device, job, failed_node);
+    bool reads_failed = false;
+    for (uint32_t i = 0; i < job->recording->n_locals && !reads_failed; i++)
+      reads_failed = job->inputs[i] && atomic_load(&job->inputs[i]->state) == TERN_VERSION_FAILED;
+    failure = reads_failed ? run_around_failures(device, job) : run_whole(device, job);
+    if (failure) {
+      pthread_mutex_lock(&device->lock);
+      if (!device->failure) device->failure = failure_retain(failure);
+      pthread_mutex_unlock(&device->lock);
     }
   }
   if (failure) discard(device, job, failure);
-  if (is_new) {
-    pthread_mutex_lock(&device->lock);
-    if (!device->failure) device->failure = failure_retain(failure);
-    pthread_mutex_unlock(&device->lock);
-  }
   tern_failure_release(failure);
 }
 

@@ -59,6 +59,32 @@ static void the_failure_is_raised_at_the_next_wait(void **state) {
   drop(table), drop(bad), drop(parameter), drop(other), drop(lost);
 }
 
+/* The device goes on after a failure: only what is made of the lost contents is lost as well. */
+static void what_does_not_depend_on_a_failure_runs(void **state) {
+  (void)state;
+  float sink[8];
+  tensor table = vector(3, (float[]){1, 2, 3}), bad = indices(2, (int64_t[]){0, 7}), counter = vector(2, (float[]){5, 5});
+  tensor lost = take(table, bad);
+  expect_failure(tern_device_synchronize(the_device()));
+  tensor made_of_it = add(lost, lost), unrelated = add(table, table), refilled = add(lost, lost);
+  add_to(counter, counter);
+  fill(refilled, 3); /* whole: nothing lost is left in it */
+  fill(slice(made_of_it, 0, 1, 1), 3); /* a part: the rest is still lost */
+  EXPECT(unrelated, 2, 4, 6);
+  EXPECT(counter, 10, 10);
+  EXPECT(refilled, 3, 3);
+  expect_failure(tern_buffer_read(made_of_it.buffer, 0, 8, sink));
+  /* Writing the lost value into good contents is an error of that line, at the next wait at the latest; what stood before it has run. */
+  add_to(counter, counter);
+  add_to(counter, lost);
+  tensor behind = add(table, table);
+  expect_failure(tern_device_synchronize(the_device()));
+  EXPECT(counter, 20, 20);
+  expect_failure(tern_buffer_read(behind.buffer, 0, 8, sink));
+  must(tern_device_synchronize(the_device()));
+  drop(table), drop(bad), drop(counter), drop(lost), drop(made_of_it), drop(unrelated), drop(refilled), drop(behind);
+}
+
 static void a_dead_check_still_fails(void **state) {
   (void)state;
   tensor table = vector(3, (float[]){1, 2, 3}), bad = indices(1, (int64_t[]){7});
@@ -123,6 +149,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_index_out_of_range),
       cmocka_unit_test(the_failure_is_raised_at_the_next_wait),
+      cmocka_unit_test(what_does_not_depend_on_a_failure_runs),
       cmocka_unit_test(a_dead_check_still_fails),
       cmocka_unit_test(strict_mode_raises_at_once),
       cmocka_unit_test(what_cannot_fit_is_refused),
