@@ -66,7 +66,7 @@ void tern_buffer_free(tern_buffer *b) {
 
 void tern_buffer_release(tern_buffer *b) {
   if (!b || atomic_load_explicit(&tern_forked, memory_order_relaxed)) return; /* in a child the locks may be held for ever: leak */
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   b->is_live = false;
   tern_recording *r = b->device->recording;
   if (b->recording == r->id) {
@@ -74,7 +74,7 @@ void tern_buffer_release(tern_buffer *b) {
   } else {
     tern_buffer_free(b);
   }
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
 }
 
 size_t tern_buffer_bytes(const tern_buffer *b) { return b->bytes; }
@@ -141,7 +141,7 @@ static tern_status replace_contents(tern_buffer *b, tern_memory *memory, const t
   fresh->memory = memory;
   atomic_store_explicit(&fresh->state, TERN_VERSION_READY, memory_order_release);
   bool submitted = false;
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   tern_status status = b->recording == device->recording->id ? tern_cut(device, &submitted) : NULL;
   tern_version *old = b->version;
   if (!status) {
@@ -150,7 +150,7 @@ static tern_status replace_contents(tern_buffer *b, tern_memory *memory, const t
     b->has_contents = true;
     fresh = old;
   }
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
   if (submitted) tern_worker_wake(device);
   tern_version_release(fresh);
   return status;
@@ -174,11 +174,11 @@ static tern_status current_version(tern_buffer *b, tern_version **out) {
   tern_device *device = b->device;
   TERN_TRY(tern_check_not_forked());
   bool submitted = false; /* no wake: the caller waits, and so runs the program itself where the device is idle */
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   tern_status status = b->recording == device->recording->id ? tern_cut(device, &submitted) : NULL;
   *out = status ? NULL : b->version;
   tern_version_retain(*out);
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
   return status;
 }
 
@@ -299,17 +299,17 @@ tern_status tern_buffer_resize(tern_buffer *b, size_t bytes) {
   /* A wider storage gets a place of its own, as a reallocation would. */
   uintptr_t room = (bytes + 127) & ~(uintptr_t)63;
   uintptr_t at = bytes ? atomic_fetch_add_explicit(&b->device->next_address, room, memory_order_relaxed) : 0;
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   b->bytes = bytes;
   b->address = bytes ? first_address + (uintptr_t)b->device->ordinal * addresses_of_a_device + at % (addresses_of_a_device / 2) : 0;
   if (!bytes) {
     tern_version *old = b->version;
     b->version = NULL;
     b->has_contents = false;
-    pthread_mutex_unlock(&tern_record_lock);
+    tern_lock_give(&tern_record_lock);
     tern_version_release(old);
     return NULL;
   }
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
   return NULL;
 }

@@ -61,9 +61,9 @@ static tern_status open_device(int ordinal, tern_device **out) {
   size_t eighth = (size_t)(d->info.memory_limit > 0 ? d->info.memory_limit : (int64_t)8 << 30) / 8;
   d->released_limit = eighth < (size_t)1 << 30 ? eighth : (size_t)1 << 30;
   tern_mode_get(); /* settle it before the first node asks */
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   status = tern_recording_take(d, &d->recording);
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
   if (!status) status = tern_worker_start(d);
   if (status) {
     backend->close(d->hardware);
@@ -108,18 +108,18 @@ tern_status tern_synchronize_all(void) {
 /* ---- random numbers: a draw reserves counters when it is recorded, so a draw that nobody reads still advances the stream ---- */
 
 void tern_device_random(tern_device *d, int64_t counters, int64_t *seed, int64_t *offset) {
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   *seed = d->random_seed;
   *offset = d->random_offset;
   d->random_offset += counters;
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
 }
 
 void tern_device_random_get(tern_device *d, int64_t *seed, int64_t *offset) { tern_device_random(d, 0, seed, offset); }
 
 void tern_device_random_set(tern_device *d, int64_t seed, int64_t offset) {
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   d->random_seed = seed;
   d->random_offset = offset;
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
 }

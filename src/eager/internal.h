@@ -6,6 +6,7 @@
 #define TERN_EAGER_INTERNAL_H
 #include <pthread.h>
 #include <stdatomic.h>
+#include "../base/lock.h"
 #include "../diag/diag.h"
 #include "eager.h"
 
@@ -129,7 +130,7 @@ struct tern_device {
   tern_program_cache cache;       /* execution role */
 };
 
-extern pthread_mutex_t tern_record_lock;
+extern tern_lock tern_record_lock;
 
 /* ---- buffer.c ---- */
 tern_version *tern_version_new(tern_device *device); /* pending, one reference; NULL without memory */

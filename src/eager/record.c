@@ -6,7 +6,7 @@
  * phase each time, and its programs repeat. */
 #include "internal.h"
 
-pthread_mutex_t tern_record_lock = PTHREAD_MUTEX_INITIALIZER;
+tern_lock tern_record_lock;
 
 static bool reserve(void **array, uint32_t *cap, size_t need, size_t size) {
   if (TERN_LIKELY(need <= *cap)) return true;
@@ -119,7 +119,7 @@ static tern_status relabel(tern_buffer *b, tern_dtype dtype, bool *submitted) {
   if (b->version && !device->info.host_addressable) {
     tern_version *version = b->version;
     tern_version_retain(version);
-    pthread_mutex_unlock(&tern_record_lock);
+    tern_lock_give(&tern_record_lock);
     void *host = NULL;
     tern_version *fresh = NULL;
     status = tern_wait(device, version);
@@ -128,7 +128,7 @@ static tern_status relabel(tern_buffer *b, tern_dtype dtype, bool *submitted) {
     if (!status) status = device->backend->download(device->hardware, version->memory, host, device->backend->size(version->memory));
     if (!status) status = device->backend->upload(device->hardware, dtype, 1, &count, host, &fresh->memory);
     free(host);
-    pthread_mutex_lock(&tern_record_lock);
+    tern_lock_take(&tern_record_lock);
     if (!status) {
       atomic_store_explicit(&fresh->state, TERN_VERSION_READY, memory_order_release);
       tern_version_release(b->version);
@@ -219,13 +219,13 @@ tern_status tern_record(const tern_node *node) {
   bool submitted = false;
   tern_status status = NULL;
 
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   tern_recording *r = device->recording;
   if (TERN_UNLIKELY(r->n_nodes >= device->soft_limit && (kind == r->first_kind || r->n_nodes >= device->hard_limit)) ||
       TERN_UNLIKELY(r->released_bytes > device->released_limit)) {
-    pthread_mutex_unlock(&tern_record_lock);
+    tern_lock_give(&tern_record_lock);
     tern_wait_backlog(device, 2);
-    pthread_mutex_lock(&tern_record_lock);
+    tern_lock_take(&tern_record_lock);
     status = tern_cut(device, &submitted);
   }
   for (int i = 0; i < node->n_operands && TERN_LIKELY(!status); i++) {
@@ -246,7 +246,7 @@ tern_status tern_record(const tern_node *node) {
     status = append_node(node, r);
     tern_count.nodes++;
   }
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
 
   if (TERN_UNLIKELY(submitted)) tern_worker_wake(device);
   if (TERN_UNLIKELY(atomic_load_explicit(&tern_current_mode, memory_order_relaxed) != TERN_MODE_FUSED) && !status) status = tern_device_synchronize(device);
@@ -311,18 +311,18 @@ tern_status tern_cut(tern_device *device, bool *submitted) {
 tern_status tern_device_flush(tern_device *device) {
   tern_wait_backlog(device, 2);
   bool submitted = false;
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   tern_status status = tern_cut(device, &submitted);
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
   if (submitted) tern_worker_wake(device);
   return status;
 }
 
 tern_status tern_device_synchronize(tern_device *device) {
   bool submitted = false;
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   tern_status status = tern_cut(device, &submitted);
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
   return status ? status : tern_wait(device, NULL);
 }
 

@@ -51,9 +51,9 @@ void tern_job_free(tern_device *device, tern_job *job) {
     tern_version_release(job->inputs[i]);
     tern_version_release(job->outputs[i]);
   }
-  pthread_mutex_lock(&tern_record_lock);
+  tern_lock_take(&tern_record_lock);
   tern_recording_give_back(device, job->recording);
-  pthread_mutex_unlock(&tern_record_lock);
+  tern_lock_give(&tern_record_lock);
   free(job->inputs);
   free(job->outputs);
   free(job);
