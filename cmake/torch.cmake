@@ -54,8 +54,13 @@ file(MAKE_DIRECTORY "${TERN_PYTHON_OUTPUT}")
 file(WRITE "${CMAKE_BINARY_DIR}/_build.py"
   "# Written by CMake: what torch_tern._C was built for.\nVERSION = \"${PROJECT_VERSION}\"\nTORCH = \"${TERN_TORCH_VERSION}\"\n")
 configure_file("${CMAKE_BINARY_DIR}/_build.py" "${TERN_PYTHON_OUTPUT}/_build.py" COPYONLY)
+# Tables that Python reads as well (python/torch_tern/_tables.py).
+set(TERN_TABLES src/pjrt/plugins.def)
+foreach(table ${TERN_TABLES})
+  configure_file(${table} "${TERN_PYTHON_OUTPUT}" COPYONLY)
+endforeach()
 
 if(SKBUILD)
   install(TARGETS tern_torch LIBRARY DESTINATION torch_tern)
-  install(FILES "${TERN_PYTHON_OUTPUT}/_build.py" DESTINATION torch_tern)
+  install(FILES "${TERN_PYTHON_OUTPUT}/_build.py" ${TERN_TABLES} DESTINATION torch_tern)
 endif()
