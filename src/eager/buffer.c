@@ -31,13 +31,32 @@ void tern_version_release(tern_version *v) {
 
 /* ---- buffers ---- */
 
+static uintptr_t address_at(const tern_device *device, uintptr_t at) {
+  return first_address + (uintptr_t)device->ordinal * addresses_of_a_device + at % (addresses_of_a_device / 2);
+}
+
 tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, tern_buffer **out) {
   TERN_TRY(tern_check_not_forked());
   int64_t limit = device->info.memory_limit;
   if (bytes > (size_t)1 << 56 || (limit > 0 && bytes > (size_t)limit))
     return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: a tensor of %zu bytes cannot fit on the device, which may hold %lld bytes", bytes, (long long)limit);
-  tern_buffer *b = malloc(sizeof *b);
-  if (!b) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a tensor's description");
+  uintptr_t room = bytes ? (bytes + 127) & ~(uintptr_t)63 : 0; /* at least one byte between neighbours */
+  tern_lock_take(&tern_record_lock);
+  tern_buffer *b = device->spare_buffers;
+  if (TERN_LIKELY(b != NULL)) {
+    device->spare_buffers = b->next_spare;
+    device->n_spare_buffers--;
+  }
+  uintptr_t at = device->next_address;
+  device->next_address += room;
+  tern_count.live_buffers++;
+  tern_lock_give(&tern_record_lock);
+  if (TERN_UNLIKELY(!b) && !(b = malloc(sizeof *b))) {
+    tern_lock_take(&tern_record_lock);
+    tern_count.live_buffers--;
+    tern_lock_give(&tern_record_lock);
+    return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a tensor's description");
+  }
   /* Field by field: `base` need not be cleared, and this is on the way of every operation. */
   b->device = device;
   b->bytes = bytes;
@@ -48,20 +67,24 @@ tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, te
   b->local = 0;
   b->recording = 0;
   b->version = NULL;
-  if (bytes) {
-    uintptr_t room = (bytes + 127) & ~(uintptr_t)63; /* at least one byte between neighbours */
-    uintptr_t at = atomic_fetch_add_explicit(&device->next_address, room, memory_order_relaxed);
-    b->address = first_address + (uintptr_t)device->ordinal * addresses_of_a_device + at % (addresses_of_a_device / 2);
-  }
-  atomic_fetch_add_explicit(&tern_count.made_buffers, 1, memory_order_relaxed);
+  if (bytes) b->address = address_at(device, at);
   *out = b;
   return NULL;
 }
 
+/* A few descriptions are kept for the tensors to come: a step makes and drops thousands. */
 void tern_buffer_free(tern_buffer *b) {
+  enum { MOST_SPARE = 4096 };
+  tern_device *device = b->device;
   tern_version_release(b->version);
-  free(b);
-  tern_count.freed_buffers++;
+  tern_count.live_buffers--;
+  if (device->n_spare_buffers < MOST_SPARE) {
+    b->next_spare = device->spare_buffers;
+    device->spare_buffers = b;
+    device->n_spare_buffers++;
+  } else {
+    free(b);
+  }
 }
 
 void tern_buffer_release(tern_buffer *b) {
@@ -297,11 +320,10 @@ tern_status tern_buffer_resize(tern_buffer *b, size_t bytes) {
   tern_version_release(version);
   if (status) return status;
   /* A wider storage gets a place of its own, as a reallocation would. */
-  uintptr_t room = (bytes + 127) & ~(uintptr_t)63;
-  uintptr_t at = bytes ? atomic_fetch_add_explicit(&b->device->next_address, room, memory_order_relaxed) : 0;
   tern_lock_take(&tern_record_lock);
   b->bytes = bytes;
-  b->address = bytes ? first_address + (uintptr_t)b->device->ordinal * addresses_of_a_device + at % (addresses_of_a_device / 2) : 0;
+  b->address = bytes ? address_at(b->device, b->device->next_address) : 0;
+  if (bytes) b->device->next_address += (bytes + 127) & ~(uintptr_t)63;
   if (!bytes) {
     tern_version *old = b->version;
     b->version = NULL;

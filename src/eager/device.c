@@ -46,7 +46,6 @@ static tern_status open_device(int ordinal, tern_device **out) {
   d->ordinal = ordinal;
   d->backend = backend;
   d->random_seed = 0;
-  atomic_init(&d->next_address, 0);
   pthread_mutex_init(&d->lock, NULL);
   pthread_cond_init(&d->changed, NULL);
   tern_status status = backend->open(spec, ordinal, &d->hardware);

@@ -45,7 +45,10 @@ struct tern_buffer {
   bool has_contents;       /* `base` means something: written, or about to be by a recorded node */
   uint32_t local;          /* its number in the recording `recording` */
   uint64_t recording;
-  tern_version *version;   /* contents before the current recording; NULL: undefined */
+  union {
+    tern_version *version;       /* contents before the current recording; NULL: undefined */
+    struct tern_buffer *next_spare; /* of one that is kept for reuse */
+  };
   tern_base base;          /* of the contents at the end of the current recording */
 };
 
@@ -114,7 +117,9 @@ struct tern_device {
   const tern_backend *backend;
   tern_backend_device *hardware;
   tern_backend_info info;
-  atomic_uintptr_t next_address;
+  uintptr_t next_address;        /* record lock */
+  tern_buffer *spare_buffers;    /* record lock */
+  int n_spare_buffers;
   tern_recording *recording;      /* record lock */
   tern_recording *spare;          /* record lock */
   uint32_t soft_limit, hard_limit; /* nodes */
@@ -182,8 +187,8 @@ void tern_cached_program_free(tern_device *device, tern_cached_program *program)
 
 /* ---- stats.c ---- */
 typedef struct tern_counters {
-  atomic_llong programs, compiled, cached, gathers, made_buffers, live_versions, compile_nanoseconds;
-  long long nodes, freed_buffers; /* record lock */
+  atomic_llong programs, compiled, cached, gathers, live_versions, compile_nanoseconds;
+  long long nodes, live_buffers; /* record lock */
 } tern_counters;
 extern tern_counters tern_count;
 

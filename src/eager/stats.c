@@ -40,10 +40,10 @@ void tern_stats_fallbacks(void (*each)(void *, const char *, uint32_t, int64_t),
 
 void tern_stats(tern_eager_stats *out) {
   tern_lock_take(&tern_record_lock);
-  long long nodes = tern_count.nodes, freed_buffers = tern_count.freed_buffers;
+  long long nodes = tern_count.nodes, live_buffers = tern_count.live_buffers;
   tern_lock_give(&tern_record_lock);
   *out = (tern_eager_stats){.nodes = nodes, .programs = tern_count.programs, .compiled = tern_count.compiled, .cached = tern_count.cached,
-                            .gathers = tern_count.gathers, .live_buffers = tern_count.made_buffers - freed_buffers, .live_versions = tern_count.live_versions,
+                            .gathers = tern_count.gathers, .live_buffers = live_buffers, .live_versions = tern_count.live_versions,
                             .compile_seconds = 1e-9 * (double)tern_count.compile_nanoseconds};
   pthread_mutex_lock(&fallback_lock);
   out->fallbacks = fallback_total;

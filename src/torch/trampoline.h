@@ -205,7 +205,7 @@ inline void follow_default_dtype() {
 }
 
 /* The autograd node of this call, if one was made, was the last made by this thread. */
-inline void remember_forward_line(uint32_t line) {
+[[gnu::noinline]] inline void remember_forward_line(uint32_t line) {
   static thread_local uint64_t seen = 0;
   uint64_t next = at::sequence_number::peek();
   if (next == seen) return;
@@ -323,7 +323,12 @@ at::Tensor call_unboxed(const Entry &entry, const Arguments &...values) {
   tern_argument *next = arguments;
   if (!(read_unboxed(values, next++) && ...)) [[unlikely]] return call_boxed(entry, values...);
   uint32_t line = line_here();
-  remember_forward_line(line);
+  /* Without an argument that takes part in autograd no node was made. */
+  for (const at::Tensor *target : targets)
+    if (target && target->unsafeGetTensorImpl()->requires_grad()) {
+      remember_forward_line(line);
+      break;
+    }
   follow_default_dtype();
   Call call{targets, {}, {}, nullptr};
   if (record(entry, arguments, call, std::nullopt, line) != TERN_RECORD) [[unlikely]] return call_boxed(entry, values...);
