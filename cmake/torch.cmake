@@ -55,7 +55,7 @@ file(WRITE "${CMAKE_BINARY_DIR}/_build.py"
   "# Written by CMake: what torch_tern._C was built for.\nVERSION = \"${PROJECT_VERSION}\"\nTORCH = \"${TERN_TORCH_VERSION}\"\n")
 configure_file("${CMAKE_BINARY_DIR}/_build.py" "${TERN_PYTHON_OUTPUT}/_build.py" COPYONLY)
 # Tables that Python reads as well (python/torch_tern/_tables.py).
-set(TERN_TABLES src/pjrt/plugins.def)
+set(TERN_TABLES src/base/errors.def src/pjrt/plugins.def)
 foreach(table ${TERN_TABLES})
   configure_file(${table} "${TERN_PYTHON_OUTPUT}" COPYONLY)
 endforeach()

@@ -14,6 +14,7 @@ extern "C" {
 #define TERN_API __attribute__((visibility("default")))
 #endif
 
+/* The rows, with label, cause and remedy, live in src/base/errors.def; this list is in the same order (tested). */
 typedef enum tern_code {
   TERN_OK = 0,
   TERN_INVALID_ARGUMENT,   /* a wrong shape, dtype, value or handle */
@@ -25,6 +26,15 @@ typedef enum tern_code {
   TERN_TIMEOUT,            /* a wait ran past its limit */
   TERN_BAD_FORK,           /* the device was used in a child of the process that opened it */
   TERN_INTERNAL,           /* a broken invariant of tern itself: always a bug */
+  TERN_NO_DEVICE,          /* a device number that does not exist */
+  TERN_BAD_SETTING,        /* a setting with a value that it does not take */
+  TERN_FALLBACK,           /* an operator without a native form where PyTorch's kernels are forbidden */
+  TERN_DIFFERS,            /* debug mode: a result differs from PyTorch's */
+  TERN_STORAGE,            /* a storage reached by its address */
+  TERN_NOT_BUILT,          /* the rest are raised by the Python package */
+  TERN_TORCH_VERSION,
+  TERN_OTHER_DEVICE,
+  TERN_CODE_COUNT
 } tern_code;
 
 typedef struct tern_error *tern_status;
@@ -42,6 +52,8 @@ TERN_API tern_code tern_error_code(tern_status status);
 TERN_API const char *tern_error_message(tern_status status);
 /* The field's name of a code, such as "OUT_OF_MEMORY". Static. */
 TERN_API const char *tern_code_name(tern_code code);
+/* What people see and search for, such as "TERN-OOM": `tern explain TERN-OOM` gives cause and remedy. Static, and the same for ever. */
+TERN_API const char *tern_code_label(tern_code code);
 
 /* Returns from the calling function if `expression` fails. */
 #define TERN_TRY(expression)                 \

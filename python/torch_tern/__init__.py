@@ -77,18 +77,23 @@ def register() -> None:
 
     if _registered:
         return
+    from torch_tern.errors import coded
+
     try:
         from torch_tern import _build
     except ImportError as error:
-        raise ImportError("torch_tern's compiled part is missing: in a source tree run `make build`") from error
+        raise ImportError(coded("TERN-BUILD", "torch_tern's compiled part is missing: in a source tree run `make build`")) from error
     if torch.__version__.split(".")[:2] != _build.TORCH.split(".")[:2]:
         raise ImportError(
-            f"torch_tern was built for torch {_build.TORCH} and this is torch {torch.__version__}; PyTorch's C++ interface differs between minor versions. "
-            f"Reinstall torch-tern, which builds for the torch it finds, or install torch {_build.TORCH}."
+            coded(
+                "TERN-TORCH-VERSION",
+                f"torch_tern was built for torch {_build.TORCH} and this is torch {torch.__version__}; PyTorch's C++ interface differs between minor versions. "
+                f"Reinstall torch-tern, which builds for the torch it finds, or install torch {_build.TORCH}.",
+            )
         )
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "tern"):
-        raise ImportError(f"PyTorch has room for one device of its own making per process, and {name!r} has taken it")
+        raise ImportError(coded("TERN-OTHER-DEVICE", f"PyTorch has room for one device of its own making per process, and {name!r} has taken it"))
 
     from torch_tern import _registration
 

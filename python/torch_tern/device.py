@@ -9,6 +9,7 @@ from torch import Event, Stream  # noqa: F401  PyTorch's own classes serve every
 
 from torch_tern import _C
 from torch_tern.checkpoint import save
+from torch_tern.errors import coded
 
 __all__ = [
     "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache",
@@ -29,7 +30,7 @@ def _index(device: _Device) -> int:
         return device if device >= 0 else current_device()
     device = torch.device(device)
     if device.type != "tern":
-        raise ValueError(f"Expected a tern device, but got: {device}")
+        raise ValueError(coded("TERN-ARGUMENT", f"Expected a tern device, but got: {device}"))
     return current_device() if device.index is None else device.index
 
 
@@ -51,7 +52,7 @@ def device_count() -> int:
     """How many devices there are: 0 where TERN_DEVICE names none (torch.tern.get_device_name() says why)."""
     try:
         return _C.device_count()
-    except RuntimeError:
+    except (RuntimeError, ValueError):
         return 0
 
 
@@ -178,7 +179,7 @@ def get_rng_state(device: _Device = "tern") -> torch.Tensor:
 
 def set_rng_state(new_state: torch.Tensor, device: _Device = "tern") -> None:
     if new_state.dtype != torch.uint8 or new_state.numel() != 16:
-        raise ValueError("the state of a tern device is 16 bytes, as get_rng_state() gives")
+        raise ValueError(coded("TERN-ARGUMENT", "the state of a tern device is 16 bytes, as get_rng_state() gives"))
     _C.random_set(_index(device), *struct.unpack("=QQ", bytes(new_state.cpu().tolist())))
 
 

@@ -1,4 +1,4 @@
-/* base: what every other room may use: errors, arenas, hashing, element types, settings. It knows nothing of tensors or programs.
+/* base: what every other room may use: errors (errors.def), arenas, hashing, element types, settings. It knows nothing of tensors or programs.
  *
  * This header is the room's contract; status.c, arena.c, hash.c, dtype.c, settings.c and growable.h hold the rest. */
 #ifndef TERN_BASE_H
@@ -29,6 +29,12 @@
       return tern_error_new(TERN_INTERNAL, "internal error: '%s' does not hold at %s:%d; please report it", \
                             #condition, __FILE__, __LINE__);                                              \
   } while (0)
+
+/* What Python raises for a code: the third column of errors.def. */
+typedef enum tern_exception {
+  TERN_RAISES_RuntimeError, TERN_RAISES_IndexError, TERN_RAISES_OutOfMemoryError, TERN_RAISES_NotImplementedError, TERN_RAISES_ValueError, TERN_RAISES_ImportError
+} tern_exception;
+tern_exception tern_code_exception(tern_code code);
 
 /* ---- arena: bump allocation, freed at once. Not thread-safe. ---- */
 typedef struct tern_arena_block tern_arena_block;

@@ -62,8 +62,13 @@ tern_code tern_error_code(tern_status status) { return status ? status->code : T
 
 const char *tern_error_message(tern_status status) { return status ? status->message : ""; }
 
-const char *tern_code_name(tern_code code) {
-  static const char *const names[] = {"OK",          "INVALID_ARGUMENT", "INDEX_OUT_OF_RANGE", "OUT_OF_MEMORY", "UNSUPPORTED",
-                                      "NOT_FOUND",   "PLUGIN_FAILED",    "TIMEOUT",            "BAD_FORK",      "INTERNAL"};
-  return (unsigned)code < TERN_COUNT(names) ? names[code] : "UNKNOWN";
-}
+static const struct { const char *name, *label; tern_exception exception; } rows[] = {
+#define TERN_ERROR(NAME, label, exception, title, cause, remedy) [TERN_##NAME] = {#NAME, label, TERN_RAISES_##exception},
+#include "errors.def"
+#undef TERN_ERROR
+};
+_Static_assert(TERN_COUNT(rows) == TERN_CODE_COUNT, "one row per code");
+
+const char *tern_code_name(tern_code code) { return (unsigned)code < TERN_COUNT(rows) ? rows[code].name : "UNKNOWN"; }
+const char *tern_code_label(tern_code code) { return (unsigned)code < TERN_COUNT(rows) ? rows[code].label : "TERN-INTERNAL"; }
+tern_exception tern_code_exception(tern_code code) { return (unsigned)code < TERN_COUNT(rows) ? rows[code].exception : TERN_RAISES_RuntimeError; }

@@ -8,7 +8,7 @@ static tern_status cpu_device_count(const char *spec, int *out) {
   (void)spec;
   int64_t n = tern_setting_int(TERN_SETTING_DEVICE_COUNT, 1);
   if (n < 1 || n > MAX_DEVICES)
-    return tern_error_new(TERN_INVALID_ARGUMENT, "TERN_DEVICE_COUNT=%s: the embedded engine shows 1 to %d devices", tern_setting_text(TERN_SETTING_DEVICE_COUNT),
+    return tern_error_new(TERN_BAD_SETTING, "TERN_DEVICE_COUNT=%s: the embedded engine shows 1 to %d devices", tern_setting_text(TERN_SETTING_DEVICE_COUNT),
                           MAX_DEVICES);
   *out = (int)n;
   return NULL;
@@ -18,7 +18,7 @@ static tern_status cpu_open(const char *spec, int ordinal, tern_backend_device *
   int n = 0;
   TERN_TRY(cpu_device_count(spec, &n));
   if (ordinal < 0 || ordinal >= n)
-    return tern_error_new(TERN_INVALID_ARGUMENT, "device %d of %d: set TERN_DEVICE_COUNT to show more", ordinal, n);
+    return tern_error_new(TERN_NO_DEVICE, "device %d of %d: set TERN_DEVICE_COUNT to show more", ordinal, n);
   const tern_kernel_table *kernels = NULL;
   TERN_TRY(tern_kernels_select(&kernels));
   if (!kernels->blocks) return tern_error_new(TERN_INTERNAL, "the %s kernels have no block machine; please report it", kernels->isa);

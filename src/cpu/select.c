@@ -37,9 +37,9 @@ tern_status tern_kernels_select(const tern_kernel_table **out) {
     for (size_t i = 0; i < TERN_COUNT(levels) && !table; i++) {
       if (*wanted && strcmp(wanted, levels[i].name) != 0) continue;
       if (levels[i].supported()) table = levels[i].table();
-      else if (*wanted) return tern_error_new(TERN_INVALID_ARGUMENT, "TERN_ISA=%s, but this CPU does not have it; unset TERN_ISA to use the best one it has", wanted);
+      else if (*wanted) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s, but this CPU does not have it; unset TERN_ISA to use the best one it has", wanted);
     }
-    if (!table) return tern_error_new(TERN_INVALID_ARGUMENT, "TERN_ISA=%s is not known on this machine; it takes 'baseline', 'avx2' or 'avx512' (x86-64 only), or nothing", wanted);
+    if (!table) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s is not known on this machine; it takes 'baseline', 'avx2' or 'avx512' (x86-64 only), or nothing", wanted);
     __atomic_store_n(&chosen, table, __ATOMIC_RELEASE);
   }
   *out = table;

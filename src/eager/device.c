@@ -40,7 +40,7 @@ static tern_status open_device(int ordinal, tern_device **out) {
   int count;
   TERN_TRY(tern_device_count(&count));
   if (ordinal < 0 || ordinal >= count)
-    return tern_error_new(TERN_INVALID_ARGUMENT, "there is no device tern:%d; '%s' has %d (tern:0 to tern:%d)", ordinal, *spec ? spec : "cpu", count, count - 1);
+    return tern_error_new(TERN_NO_DEVICE, "there is no device tern:%d; '%s' has %d (tern:0 to tern:%d)", ordinal, *spec ? spec : "cpu", count, count - 1);
   tern_device *d = calloc(1, sizeof *d);
   if (!d) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a device");
   d->ordinal = ordinal;

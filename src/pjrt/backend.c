@@ -22,7 +22,7 @@ static tern_status open_device(const char *spec, int ordinal, tern_backend_devic
   tern_status status = NULL;
   if (ordinal < 0 || (size_t)ordinal >= client->n_devices)
     status =
-        tern_error_new(TERN_INVALID_ARGUMENT, "device %d of '%s' does not exist: the plug-in shows %zu (numbered from 0)", ordinal, spec, client->n_devices);
+        tern_error_new(TERN_NO_DEVICE, "device %d of '%s' does not exist: the plug-in shows %zu (numbered from 0)", ordinal, spec, client->n_devices);
   else if (!(device = calloc(1, sizeof *device)))
     status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for device %d of '%s'", ordinal, spec);
   if (status) {

@@ -50,18 +50,33 @@ inline std::string line_text(uint32_t line) {
 }
 
 /* ---- errors ---- */
+/* "[TERN-OOM] message": every error and warning of tern's own begins with its code. What repeats PyTorch's words for a device's kernels (TORCH_CHECK) has none, as on
+ * every other device. */
+inline std::string coded(tern_code code, const std::string &message) { return c10::str("[", tern_code_label(code), "] ", message); }
+
+[[noreturn, gnu::noinline]] inline void throw_error(tern_code code, const std::string &message) {
+  switch (tern_code_exception(code)) {
+    case TERN_RAISES_IndexError: C10_THROW_ERROR(IndexError, message);
+    case TERN_RAISES_OutOfMemoryError: C10_THROW_ERROR(OutOfMemoryError, message);
+    case TERN_RAISES_NotImplementedError: C10_THROW_ERROR(NotImplementedError, message);
+    case TERN_RAISES_ValueError: C10_THROW_ERROR(ValueError, message);
+    default: C10_THROW_ERROR(Error, message);
+  }
+}
+
+/* Raises where the condition does not hold; the rest is the message, in parts. */
+template <class... Parts>
+void require(bool condition, tern_code code, const Parts &...parts) {
+  if (!condition) [[unlikely]] throw_error(code, coded(code, c10::str(parts...)));
+}
+
 [[noreturn, gnu::noinline]] inline void throw_status(tern_status status, uint32_t line) {
   tern_code code = tern_error_code(status);
-  std::string message = tern_error_message(status), where = line_text(line);
+  std::string message = coded(code, tern_error_message(status)), where = line_text(line);
   tern_error_free(status);
   /* An error of deferred work names its own line already, which is not the line that waited for it. */
   if (!where.empty() && message.find("recorded at ") == std::string::npos) message += "\n  at " + where;
-  switch (code) {
-    case TERN_INDEX_OUT_OF_RANGE: C10_THROW_ERROR(IndexError, message);
-    case TERN_OUT_OF_MEMORY: C10_THROW_ERROR(OutOfMemoryError, message);
-    case TERN_UNSUPPORTED: C10_THROW_ERROR(NotImplementedError, message);
-    default: C10_THROW_ERROR(Error, message);
-  }
+  throw_error(code, message);
 }
 
 inline void check(tern_status status, uint32_t line = 0) {
@@ -119,7 +134,7 @@ inline c10::DeviceIndex device_index(c10::DeviceIndex index) {
   if (index >= device_count()) [[unlikely]] {
     int n = 0;
     check(tern_device_count(&n)); /* says why there is none, if that is the reason */
-    TORCH_CHECK(false, "tern:", (int)index, " does not exist: there ", n == 1 ? "is 1 tern device" : c10::str("are ", n, " tern devices"));
+    require(false, TERN_NO_DEVICE, "tern:", (int)index, " does not exist: there ", n == 1 ? "is 1 tern device" : c10::str("are ", n, " tern devices"));
   }
   return index;
 }
@@ -162,7 +177,7 @@ inline c10::DataPtr data_pointer(tern_buffer *buffer, c10::DeviceIndex index) {
 
 inline tern_buffer *buffer_of(const c10::StorageImpl *storage) {
   const c10::DataPtr &pointer = const_cast<c10::StorageImpl *>(storage)->_mutable_data_ptr_no_checks();
-  TORCH_CHECK(pointer.get_deleter() == &buffer_deleter, "this storage names the device tern, but tern did not make it: a tern storage cannot be reached by its address. Make it with device=\"tern\"; to write it to a file use torch.save, or pickle a copy on the CPU");
+  require(pointer.get_deleter() == &buffer_deleter, TERN_STORAGE, "this storage names the device tern, but tern did not make it: a tern storage cannot be reached by its address. Make it with device=\"tern\"; to write it to a file use torch.save, or pickle a copy on the CPU");
   return (tern_buffer *)pointer.get_context();
 }
 inline tern_buffer *buffer_of(const at::TensorBase &tensor) { return buffer_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()); }
@@ -180,7 +195,7 @@ struct Allocator final : c10::DeviceAllocator {
   /* PyTorch asks for this where a pointer is its own context; ours never is. */
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void *, const void *, size_t) const override {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "a tern storage's address stands for it and cannot be read through: copy tensors with copy_() or clone()");
+    require(false, TERN_STORAGE, "a tern storage's address stands for it and cannot be read through: copy tensors with copy_() or clone()");
   }
 
   bool initialized() override { return true; }

@@ -50,7 +50,7 @@ class Comparison {
   void compare_tensors(const at::Tensor &tensor, const at::Tensor &reference, const std::string &what, uint32_t line) {
     auto fail = [&](const std::string &how) {
       std::string where = line_text(line);
-      TORCH_CHECK(false, "TERN_MODE=debug: ", what, " of ", toString(op.operator_name()), " differs from PyTorch's CPU kernel: ", how,
+      require(false, TERN_DIFFERS, "TERN_MODE=debug: ", what, " of ", toString(op.operator_name()), " differs from PyTorch's CPU kernel: ", how,
                   where.empty() ? "" : "\n  at " + where);
     };
     if (tensor.sizes() != reference.sizes()) fail(c10::str("sizes ", tensor.sizes(), " and ", reference.sizes()));

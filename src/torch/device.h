@@ -65,7 +65,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
 
   void record(void **event, const c10::Stream &stream, const c10::DeviceIndex index, const c10::EventFlag flag) const override {
-    TORCH_CHECK(index < 0 || index == stream.device_index(), "an event of tern:", (int)index, " cannot be recorded on a stream of tern:", (int)stream.device_index());
+    require(index < 0 || index == stream.device_index(), TERN_INVALID_ARGUMENT, "an event of tern:", (int)index, " cannot be recorded on a stream of tern:", (int)stream.device_index());
     if (!*event) *event = new Event{stream.device_index(), flag == c10::EventFlag::BACKEND_DEFAULT, 0};
     auto *here = (Event *)*event;
     here->device = stream.device_index();
@@ -83,7 +83,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override { delete (Event *)event; }
   double elapsedTime(void *first, void *second, const c10::DeviceIndex) const override {
     auto *a = (Event *)first, *b = (Event *)second;
-    TORCH_CHECK(a && b && a->timing && b->timing, "elapsed_time needs two recorded events made with enable_timing=True");
+    require(a && b && a->timing && b->timing, TERN_INVALID_ARGUMENT, "elapsed_time needs two recorded events made with enable_timing=True");
     return (b->seconds - a->seconds) * 1e3;
   }
 };
@@ -133,8 +133,8 @@ struct Generator final : c10::GeneratorImpl {
     return state.getIntrusivePtr();
   }
   void set_state(const c10::TensorImpl &state) override {
-    TORCH_CHECK(state.device_type() == c10::kCPU && state.dtype() == at::kByte && state.numel() == 16 && state.is_contiguous(),
-                "the state of a tern generator is a CPU tensor of 16 bytes, as get_state() gives");
+    require(state.device_type() == c10::kCPU && state.dtype() == at::kByte && state.numel() == 16 && state.is_contiguous(), TERN_INVALID_ARGUMENT,
+            "the state of a tern generator is a CPU tensor of 16 bytes, as get_state() gives");
     uint64_t words[2];
     memcpy(words, state.data(), 16);
     set(words[0], words[1]);
@@ -189,7 +189,7 @@ struct PinnedAllocator final : c10::Allocator {
   }
   c10::DataPtr allocate(size_t bytes) override {
     void *start = nullptr;
-    if (posix_memalign(&start, 64, bytes ? bytes : 1)) C10_THROW_ERROR(OutOfMemoryError, c10::str("the host has no memory for ", bytes, " pinned bytes"));
+    if (posix_memalign(&start, 64, bytes ? bytes : 1)) require(false, TERN_OUT_OF_MEMORY, "the host has no memory for ", bytes, " pinned bytes");
     std::lock_guard<std::mutex> guard(lock);
     ranges.emplace((const char *)start, bytes ? bytes : 1);
     return {start, start, &release, c10::kCPU};

@@ -239,15 +239,16 @@ inline void announce_fallback(const c10::OperatorHandle &op, uint32_t line, bool
   const char *wish = tern_setting_text(TERN_SETTING_FALLBACK);
   std::string where = line_text(line);
   if (!strcmp(wish, "error"))
-    C10_THROW_ERROR(NotImplementedError, c10::str("tern has no native form of ", text, " for these arguments, and TERN_FALLBACK=error forbids PyTorch's CPU kernel",
-                                                  where.empty() ? "" : "\n  at " + where));
+    require(false, TERN_FALLBACK, "tern has no native form of ", text, " for these arguments, and TERN_FALLBACK=error forbids PyTorch's CPU kernel: set TERN_FALLBACK=warn "
+            "or allow to let it serve, or use other operators here", where.empty() ? "" : "\n  at " + where);
   if (tern_setting_has(TERN_SETTING_PRINT, "fallbacks")) tern_print("fallback %s at %s\n", text.c_str(), where.c_str());
   if (strcmp(wish, "warn")) return;
   {
     std::lock_guard<std::mutex> guard(lock);
     if (!told.insert(text).second) return;
   }
-  TORCH_WARN("tern serves ", text, " by PyTorch's CPU kernel", where.empty() ? "" : " (" + where + ")", "; TERN_FALLBACK=allow hides this, =error forbids it");
+  TORCH_WARN(coded(TERN_FALLBACK, c10::str("tern serves ", text, " by PyTorch's CPU kernel", where.empty() ? "" : " (" + where + ")", ": right, but not fused; "
+             "TERN_FALLBACK=allow hides this, =error forbids it, torch.tern.fallbacks() counts them")));
 }
 
 /* Operators that have no CPU kernel because the CPU goes another way: what the CPU would call instead. */

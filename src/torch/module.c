@@ -8,15 +8,30 @@
 #include "pyframe.h"
 #include "shim.h"
 
-static PyObject *raise(tern_status status) {
+/* torch.OutOfMemoryError is a RuntimeError of PyTorch's own; what is borrowed stays alive in its module. */
+static PyObject *out_of_memory_error(void) {
+  PyObject *torch = PyImport_ImportModule("torch"), *type = torch ? PyObject_GetAttrString(torch, "OutOfMemoryError") : NULL;
+  Py_XDECREF(torch);
+  Py_XDECREF(type);
+  if (!type) PyErr_Clear();
+  return type ? type : PyExc_MemoryError;
+}
+
+static PyObject *raise_text(tern_code code, const char *message) {
   PyObject *type = PyExc_RuntimeError;
-  switch (tern_error_code(status)) {
-    case TERN_INDEX_OUT_OF_RANGE: type = PyExc_IndexError; break;
-    case TERN_UNSUPPORTED: type = PyExc_NotImplementedError; break;
-    case TERN_OUT_OF_MEMORY: type = PyExc_MemoryError; break;
-    default: break;
+  switch (tern_code_exception(code)) {
+    case TERN_RAISES_IndexError: type = PyExc_IndexError; break;
+    case TERN_RAISES_NotImplementedError: type = PyExc_NotImplementedError; break;
+    case TERN_RAISES_ValueError: type = PyExc_ValueError; break;
+    case TERN_RAISES_ImportError: type = PyExc_ImportError; break;
+    case TERN_RAISES_OutOfMemoryError: type = out_of_memory_error(); break;
+    case TERN_RAISES_RuntimeError: break;
   }
-  PyErr_SetString(type, tern_error_message(status));
+  return PyErr_Format(type, "[%s] %s", tern_code_label(code), message);
+}
+
+static PyObject *raise(tern_status status) {
+  raise_text(tern_error_code(status), tern_error_message(status));
   tern_error_free(status);
   return NULL;
 }
@@ -164,7 +179,7 @@ static PyObject *py_set_mode(PyObject *self, PyObject *args) {
       Py_END_ALLOW_THREADS
       Py_RETURN_NONE;
     }
-  return PyErr_Format(PyExc_ValueError, "the mode is fused, strict or debug, not '%s'", name);
+  return raise(tern_error_new(TERN_BAD_SETTING, "the mode is fused, strict or debug, not '%s'", name));
 }
 
 static PyObject *py_settings(PyObject *self, PyObject *none) {
@@ -187,7 +202,7 @@ static PyObject *py_set_setting(PyObject *self, PyObject *args) {
       tern_setting_override((tern_setting)s, value);
       Py_RETURN_NONE;
     }
-  return PyErr_Format(PyExc_KeyError, "tern has no setting %s", variable);
+  return raise(tern_error_new(TERN_BAD_SETTING, "tern has no setting %s", variable));
 }
 
 static PyObject *py_stats(PyObject *self, PyObject *none) {

@@ -18,7 +18,7 @@
 namespace tern {
 
 inline c10::DeviceIndex factory_device(std::optional<c10::Layout> layout, std::optional<c10::Device> device, std::optional<bool> pin_memory) {
-  TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "tern tensors are strided; layout ", *layout, " is not supported");
+  require(layout.value_or(c10::kStrided) == c10::kStrided, TERN_INVALID_ARGUMENT, "tern tensors are strided; layout ", layout.value_or(c10::kStrided), " is not supported");
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   return device_index(device ? device->index() : (c10::DeviceIndex)-1);
 }

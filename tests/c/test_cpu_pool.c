@@ -141,7 +141,7 @@ static void selecting_says_what_is_wrong(void **state) {
   const tern_kernel_table *table = NULL;
   tern_setting_override(TERN_SETTING_ISA, "mmx");
   tern_status status = tern_kernels_select(&table);
-  assert_int_equal(tern_error_code(status), TERN_INVALID_ARGUMENT);
+  assert_int_equal(tern_error_code(status), TERN_BAD_SETTING);
   assert_non_null(strstr(tern_error_message(status), "TERN_ISA=mmx"));
   tern_error_free(status);
   tern_setting_override(TERN_SETTING_ISA, "baseline");

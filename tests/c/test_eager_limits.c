@@ -86,7 +86,7 @@ static void two_devices_are_alike(void **state) {
   tern_error_free(status);
   tern_device *none;
   status = tern_device_get(7, &none);
-  assert_int_equal(tern_error_code(status), TERN_INVALID_ARGUMENT);
+  assert_int_equal(tern_error_code(status), TERN_NO_DEVICE);
   tern_error_free(status);
   assert_true(tern_buffer_address(b.buffer) != tern_buffer_address(c.buffer));
   drop(a), drop(b), drop(c);

@@ -34,7 +34,7 @@ static void test_two_devices(void **state) {
   }
   tern_backend_device *none = NULL;
   tern_status status = backend->open(spec, 2, &none);
-  assert_int_equal(tern_error_code(status), TERN_INVALID_ARGUMENT);
+  assert_int_equal(tern_error_code(status), TERN_NO_DEVICE);
   tern_error_free(status);
   backend->close(devices[1]);
 }

@@ -1,0 +1,192 @@
+"""Errors: each carries its code, is of the type that PyTorch would raise, and leaves a device on which training goes on."""
+import ast
+import json
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import torch_tern
+from torch_tern import cli, errors, explain
+
+ROOT = pathlib.Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "torch_tern"
+
+
+# ---- the table ----
+def test_the_page_is_what_the_table_says():
+    assert (ROOT / "docs" / "errors.md").read_text() == explain.markdown(), "run: .venv/bin/tern explain --markdown > docs/errors.md"
+
+
+def test_each_kind_says_what_to_do():
+    for kind in errors.table().values():
+        assert kind.code.startswith("TERN-") and kind.title and len(kind.cause) > 40 and len(kind.remedy) > 40, kind
+
+
+def test_every_message_of_the_package_has_a_code():
+    """Each exception that the package raises with a message takes it from coded(), with a code of the table."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            where = f"{path.name}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args and getattr(node.exc.func, "id", "") != "SystemExit":
+                text = node.exc.args[0]
+                called = getattr(text.func, "id", getattr(text.func, "attr", "")) if isinstance(text, ast.Call) else ""
+                assert called == "coded", f"{where} raises without a code: {ast.unparse(node)}"
+            if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "coded":
+                assert ast.literal_eval(node.args[0]) in errors.table(), where
+
+
+def test_explain(capsys):
+    assert cli.main(["explain", "TERN-OOM"]) == 0
+    told = capsys.readouterr().out
+    assert "torch.OutOfMemoryError" in told and "Cause" in told and "What to do" in told
+    for spelling in ("oom", "[TERN-OOM]", "tern_oom"):
+        assert explain.find(spelling) == errors.table()["TERN-OOM"]
+    assert cli.main(["explain"]) == 0 and "TERN-INDEX" in capsys.readouterr().out
+    assert cli.main(["explain", "TERN-OOM", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["remedy"] == errors.table()["TERN-OOM"].remedy
+    assert cli.main(["explain", "--json"]) == 0
+    assert [row["code"] for row in json.loads(capsys.readouterr().out)] == list(errors.table())
+    assert cli.main(["explain", "TERN-IDNEX"]) == 2 and "did you mean TERN-INDEX?" in capsys.readouterr().err
+
+
+# ---- every kind of error, and life after it ----
+def train():
+    """Three steps of a small model: the loss at the end, which must be what the CPU gives."""
+    losses = []
+    for device in ("tern", "cpu"):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).to(device)
+        x, y = torch.linspace(-1, 1, 12).reshape(3, 4).to(device), torch.tensor([0, 1, 0]).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert torch.rand(3, device="tern").cpu().shape == (3,)
+
+
+def on_tern(*values):
+    return torch.tensor(values, device="tern")
+
+
+def a_hook_that_raises():
+    x = on_tern(1.0, 2.0).requires_grad_()
+    x.register_hook(lambda grad: 1 / 0)
+    (x * x).sum().backward()
+
+
+def a_read_behind_a_bad_index():
+    lost = torch.nn.functional.embedding(on_tern(1, 9), torch.ones(3, 2, device="tern"))
+    (lost * 2).sum().item()
+
+
+def a_program_too_large():
+    n = torch.tern.mem_get_info()[1] // 4 * 6 // 10  # floats: each takes six tenths of what there is
+    first, second = torch.ones(n, device="tern"), torch.full((n,), 2.0, device="tern")
+    return first[0].item(), second
+
+
+KINDS = {
+    "index": (IndexError, "TERN-INDEX", lambda: on_tern(1.0, 2.0, 3.0)[on_tern(7)].cpu()),
+    "embedding": (IndexError, "TERN-INDEX", a_read_behind_a_bad_index),
+    "memory": (torch.OutOfMemoryError, "TERN-OOM", lambda: torch.empty(1 << 42, dtype=torch.uint8, device="tern")),
+    "device": (RuntimeError, "TERN-NO-DEVICE", lambda: torch.empty(2, device="tern:9")),
+    "mode": (ValueError, "TERN-SETTING", lambda: torch.tern.set_mode("quick")),
+    "fallback": (NotImplementedError, "TERN-FALLBACK", lambda: torch.linalg.lu_factor(torch.eye(3, device="tern"))),
+    "pickle": (RuntimeError, "TERN-STORAGE", lambda: pickle.loads(pickle.dumps(on_tern(1.0).untyped_storage()))),
+    "argument": (RuntimeError, "TERN-ARGUMENT", lambda: torch.Generator("tern").set_state(torch.zeros(3, dtype=torch.uint8))),
+    "shape": (RuntimeError, None, lambda: torch.ones(2, 3, device="tern") @ torch.ones(2, 3, device="tern")),
+    "type": (TypeError, None, lambda: torch.ones(2, device="tern").numpy()),
+    "graph": (RuntimeError, None, lambda: on_tern(1.0).sum().backward()),
+    "hook": (ZeroDivisionError, None, a_hook_that_raises),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_every_error_training_goes_on(kind):
+    exception, code, provoke = KINDS[kind]
+    kept = on_tern(1.0, 2.0) + 1
+    for _ in range(2):
+        with pytest.raises(exception) as raised:
+            provoke()
+        if code:
+            assert type(raised.value) is exception and str(raised.value).startswith(f"[{code}] ")
+        else:
+            assert "[TERN-" not in str(raised.value)
+        train()
+    assert kept.cpu().tolist() == [2, 3]
+
+
+# ---- in processes of their own ----
+def run_python(code, **environment):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("device, code", [("no-such-chip", "TERN-NO-PLUGIN"), (torch_tern.__file__ + "/none.so", "TERN-NO-PLUGIN"), (sys.executable, "TERN-PLUGIN")])
+def test_a_device_that_cannot_be_opened(device, code):
+    done = run_python("import torch; torch.ones(2, device='tern')", TERN_DEVICE=device)
+    assert f"RuntimeError: [{code}] " in done.stderr, done.stderr
+
+
+def test_a_bad_setting():
+    done = run_python("import torch; torch.ones(2, device='tern')", TERN_DEVICE_COUNT="0")
+    assert "ValueError: [TERN-SETTING] TERN_DEVICE_COUNT=0" in done.stderr, done.stderr
+
+
+def test_a_forked_child():
+    done = run_python(
+        """
+        import os, torch
+        x = torch.ones(2, device="tern") + 1
+        x.cpu()
+        if os.fork() == 0:
+            try:
+                x + 1
+            except RuntimeError as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.wait()
+        print((x + 1).cpu().tolist())
+        """
+    )
+    assert done.stdout.startswith("[TERN-FORK] ") and done.stdout.rstrip().endswith("[3.0, 3.0]"), done.stdout + done.stderr
+
+
+# ---- fallbacks ----
+SCRIPT = """
+import sys, torch
+for _ in range(2):
+    torch.linalg.lu_factor(torch.eye(3, device="tern"))
+print(torch.tern.stats()["fallbacks"], torch.tern.fallbacks())
+"""
+
+
+def test_fallback_warn_tells_once_what_to_do():
+    done = run_python(SCRIPT, TERN_FALLBACK="warn")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("[TERN-FALLBACK] tern serves aten::linalg_lu_factor_ex") == 1
+    assert "<string>:4" in done.stderr and "TERN_FALLBACK=allow hides this, =error forbids it" in done.stderr
+    assert "<string>:4 (<module>)', 2)" in done.stdout
+
+
+def test_fallback_allow_is_silent_and_counted():
+    done = run_python(SCRIPT, TERN_FALLBACK="allow")
+    assert done.returncode == 0 and "TERN-FALLBACK" not in done.stderr
+    assert "<string>:4 (<module>)', 2)" in done.stdout
+
+
+def test_fallback_error_names_operator_and_line():
+    done = run_python(SCRIPT, TERN_FALLBACK="error")
+    assert done.returncode == 1
+    message = done.stderr[done.stderr.index("NotImplementedError: ") :]
+    assert "[TERN-FALLBACK] tern has no native form of aten::linalg_lu_factor_ex" in message and "TERN_FALLBACK=warn" in message
+    assert "at <string>:4 (<module>)" in message
