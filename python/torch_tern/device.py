@@ -1,7 +1,6 @@
 """torch.tern: what PyTorch's device modules (torch.cuda, torch.xpu) hold, for the device "tern", and tern's own modes and statistics."""
 import contextlib
 import dataclasses
-import struct
 from typing import Any
 
 import torch
@@ -12,11 +11,11 @@ from torch_tern.checkpoint import save
 from torch_tern.errors import coded
 
 __all__ = [
-    "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache",
-    "fallbacks", "flush", "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties", "get_mode", "get_rng_state",
-    "get_rng_state_all", "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
-    "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
-    "reset_stats", "save", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stats", "stream", "synchronize",
+    "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache", "fallbacks", "flush",
+    "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties", "get_mode", "get_rng", "get_rng_state", "get_rng_state_all",
+    "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
+    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "reset_stats", "rng", "save",
+    "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stats", "stream", "synchronize",
 ]  # fmt: skip
 
 _Device = torch.device | str | int | None
@@ -38,6 +37,9 @@ def _index(device: _Device) -> int:
 def is_available() -> bool:
     """Whether there is a tern device. Never raises and opens nothing."""
     return torch._C._accelerator_getAccelerator().type == "tern" and device_count() > 0
+
+
+_initialized = True  # torch.utils.checkpoint saves the random state only where a device module says so
 
 
 def is_initialized() -> bool:
@@ -172,15 +174,14 @@ def initial_seed() -> int:
 
 
 def get_rng_state(device: _Device = "tern") -> torch.Tensor:
-    """16 bytes on the CPU: the seed and the offset of the device's stream."""
-    words = struct.pack("=QQ", *_C.random_get(_index(device)))
-    return torch.frombuffer(bytearray(words), dtype=torch.uint8)
+    """The state of the device's stream as bytes on the CPU: 16, the seed and the offset; under `rng("cpu")` that of PyTorch's CPU generator."""
+    return torch.frombuffer(bytearray(_C.random_state_get(_index(device))), dtype=torch.uint8)
 
 
 def set_rng_state(new_state: torch.Tensor, device: _Device = "tern") -> None:
-    if new_state.dtype != torch.uint8 or new_state.numel() != 16:
-        raise ValueError(coded("TERN-ARGUMENT", "the state of a tern device is 16 bytes, as get_rng_state() gives"))
-    _C.random_set(_index(device), *struct.unpack("=QQ", bytes(new_state.cpu().tolist())))
+    if new_state.dtype != torch.uint8:
+        raise ValueError(coded("TERN-ARGUMENT", f"the state of a tern device is a tensor of bytes (torch.uint8), as get_rng_state() gives, not of {new_state.dtype}"))
+    _C.random_state_set(_index(device), new_state.cpu().numpy().tobytes())
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
@@ -190,6 +191,27 @@ def get_rng_state_all() -> list[torch.Tensor]:
 def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
+
+
+class rng:
+    """Whose random numbers are drawn: "tern" (the device's own Philox streams, the default) or "cpu" (PyTorch's CPU generator and kernels, number by number, so that
+    a run can be compared with one on the CPU to the last dropout mask; slow, each draw goes through the host and counts in stats()["host_draws"]). Generators made with
+    torch.Generator("tern") then draw what torch.Generator("cpu") with the same seed draws. Called, it stays; as a context manager it holds for the length of
+    the `with`, and the innermost wins. Like set_mode it is process-wide."""
+
+    def __init__(self, stream: str):
+        self.before = _C.get_rng()
+        _C.set_rng(stream)
+
+    def __enter__(self) -> "rng":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        _C.set_rng(self.before)
+
+
+def get_rng() -> str:
+    return _C.get_rng()
 
 
 # ---- memory, in bytes ----

@@ -42,6 +42,7 @@ typedef struct tern_argument {
     const double *doubles;
     const struct tern_argument *scalars;
     const char *text;
+    tern_stream *generator;  /* NULL: the device's own stream */
   } u;
 } tern_argument;
 

@@ -1,7 +1,7 @@
-/* random: draws from the device's Philox stream: uniform, normal, Bernoulli, integers, exponential, dropout, permutations, multinomial.
+/* random: draws from a Philox stream, the device's or a generator's: uniform, normal, Bernoulli, integers, exponential, dropout, permutations, multinomial.
  *
  * A draw reserves its counters of the stream when it is recorded, so that a value nobody reads still moves the stream on and running later or fused changes no
- * number. Seed and first counter are scalars 0 and 1 of every node here, never part of a program's key. An explicit generator counts as the device's own.
+ * number. Seed and first counter are scalars 0 and 1 of every node here, never part of a program's key.
  *
  * From 32 random bits: f32 keeps 24 for a uniform number in [0, 1), f16 11 and bf16 8, so that rounding never reaches 1; f64 takes 53 of 64 bits. */
 #include <math.h>
@@ -9,8 +9,8 @@
 
 enum { SEED, OFFSET, PARAMETERS }; /* scalars */
 
-/* Reserves `words` numbers of 32 bits. Scalars 0 and 1 of the draft. */
-static tern_verdict draw(tern_draft *draft, int device, int64_t words) {
+/* Reserves `words` numbers of 32 bits of the call's generator, or of the device. Scalars 0 and 1 of the draft. */
+static tern_verdict draw(const tern_call *call, tern_draft *draft, int device, int64_t words) {
   tern_device *opened;
   int64_t seed, offset;
   tern_status status = tern_device_get(device, &opened);
@@ -19,7 +19,10 @@ static tern_verdict draw(tern_draft *draft, int device, int64_t words) {
     return TERN_FALL_BACK;
   }
   draft->device = device;
-  tern_device_random(opened, (words + 3) / 4, &seed, &offset);
+  tern_stream *stream = tern_device_stream(opened);
+  for (int i = 0; i < call->n_arguments; i++)
+    if (call->arguments[i].tag == TERN_ARG_GENERATOR && call->arguments[i].u.generator) stream = call->arguments[i].u.generator;
+  tern_stream_draw(stream, (words + 3) / 4, &seed, &offset);
   tern_draft_int(draft, TERN_I64, seed, false);
   tern_draft_int(draft, TERN_I64, offset, false);
   return TERN_RECORD;
@@ -34,7 +37,7 @@ static tern_verdict start(const tern_call *call, tern_draft *draft, int64_t word
   if (!x || x->device < 0) return TERN_REJECT;
   if (x->rank > TERN_MAX_TENSOR_RANK || x->dtype >= TERN_C64) return TERN_FALL_BACK;
   tern_nn_result_like(draft, (tern_dtype)x->dtype, x);
-  return draw(draft, x->device, words * x->count);
+  return draw(call, draft, x->device, words * x->count);
 }
 
 /* ---- lowering: bits and uniform numbers ---- */
@@ -171,7 +174,7 @@ static tern_verdict infer_normal_tensors(const tern_call *call, tern_draft *draf
   tern_draft_attrs(draft, 2, (int64_t[]){given[0] != NULL, given[1] != NULL});
   tern_draft_result(draft, dtype, rank, sizes);
   tern_verdict verdict = tern_nn_operands(draft, 2, given);
-  if (verdict == TERN_RECORD) verdict = draw(draft, device, normal_words(dtype) * count);
+  if (verdict == TERN_RECORD) verdict = draw(call, draft, device, normal_words(dtype) * count);
   for (int i = 0; i < 2; i++) tern_draft_double(draft, tern_compute_dtype(dtype), given[i] ? 0 : tern_arg_double(call, i, i), false);
   return verdict;
 }
@@ -223,6 +226,12 @@ static tern_status lower_bernoulli(const tern_lowering *node, tern_value *result
 
 /* ---- dropout ---- */
 
+/* What PyTorch's CPU multiplies the kept elements with: 1 / (1 - p) in f32, or in f64 for f64; tern_draft_double rounds it to f16 and bf16. */
+static double dropout_factor(tern_dtype dtype, double kept) {
+  if (kept == 0) return 0;
+  return dtype == TERN_F64 ? 1 / kept : (double)(1 / (float)kept);
+}
+
 /* native_dropout(input, p, train?) -> output, mask. attrs: training; scalars: 1 - p and its reciprocal */
 static tern_verdict infer_dropout(const tern_call *call, tern_draft *draft) {
   const tern_tensor *x = tern_arg_tensor(call, 0);
@@ -236,9 +245,9 @@ static tern_verdict infer_dropout(const tern_call *call, tern_draft *draft) {
   tern_nn_result_like(draft, (tern_dtype)x->dtype, x);
   tern_nn_result_like(draft, TERN_BOOL, x);
   if (!training) return TERN_RECORD;
-  verdict = draw(draft, x->device, x->count);
+  verdict = draw(call, draft, x->device, x->count);
   tern_draft_double(draft, TERN_F32, kept, false);
-  tern_draft_double(draft, tern_nn_wide(x), kept == 0 ? 0 : 1 / kept, false);
+  tern_draft_double(draft, (tern_dtype)x->dtype, dropout_factor((tern_dtype)x->dtype, kept), false);
   return verdict;
 }
 
@@ -263,7 +272,8 @@ static tern_verdict infer_dropout_backward(const tern_call *call, tern_draft *dr
   const tern_tensor *gy = tern_arg_tensor(call, 0), *mask = tern_arg_tensor(call, 1);
   if (!gy || !mask) return TERN_REJECT;
   if (!tern_nn_is_float(gy) || mask->dtype != TERN_BOOL || !tern_nn_same_sizes(gy, mask)) return TERN_FALL_BACK;
-  tern_draft_double(draft, tern_nn_wide(gy), tern_arg_double(call, 2, 1), false);
+  double scale = tern_arg_double(call, 2, 1);
+  tern_draft_double(draft, (tern_dtype)gy->dtype, dropout_factor((tern_dtype)gy->dtype, scale == 0 ? 0 : 1 / scale), false);
   tern_nn_result_like(draft, (tern_dtype)gy->dtype, gy);
   return tern_nn_operands(draft, 2, (const tern_tensor *[]){gy, mask});
 }
@@ -376,7 +386,7 @@ static tern_verdict infer_permutation(const tern_call *call, tern_draft *draft) 
   if (n < 0 || !out || out->device < 0) return TERN_REJECT;
   if (out->dtype >= TERN_C64 || (out->dtype != TERN_F64 && n > 0 && !holds((tern_dtype)out->dtype, 0, n - 1))) return TERN_FALL_BACK;
   tern_draft_result(draft, TERN_I64, 1, &n);
-  return draw(draft, out->device, 2 * n);
+  return draw(call, draft, out->device, 2 * n);
 }
 
 static tern_status lower_permutation(const tern_lowering *node, tern_value *results) {
@@ -396,7 +406,7 @@ static tern_verdict infer_multinomial(const tern_call *call, tern_draft *draft) 
   sizes[x->rank - 1] = n;
   tern_draft_result(draft, TERN_I64, x->rank, sizes);
   tern_verdict verdict = tern_draft_tensor(draft, x);
-  return verdict == TERN_RECORD ? draw(draft, x->device, x->count) : verdict;
+  return verdict == TERN_RECORD ? draw(call, draft, x->device, x->count) : verdict;
 }
 
 static tern_status lower_multinomial(const tern_lowering *node, tern_value *results) {

@@ -45,7 +45,6 @@ static tern_status open_device(int ordinal, tern_device **out) {
   if (!d) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a device");
   d->ordinal = ordinal;
   d->backend = backend;
-  d->random_seed = 0;
   pthread_mutex_init(&d->lock, NULL);
   pthread_cond_init(&d->changed, NULL);
   tern_status status = backend->open(spec, ordinal, &d->hardware);
@@ -106,19 +105,20 @@ tern_status tern_synchronize_all(void) {
 
 /* ---- random numbers: a draw reserves counters when it is recorded, so a draw that nobody reads still advances the stream ---- */
 
-void tern_device_random(tern_device *d, int64_t counters, int64_t *seed, int64_t *offset) {
+tern_stream *tern_device_stream(tern_device *d) { return &d->stream; }
+
+void tern_stream_draw(tern_stream *stream, int64_t counters, int64_t *seed, int64_t *offset) {
   tern_lock_take(&tern_record_lock);
-  *seed = d->random_seed;
-  *offset = d->random_offset;
-  d->random_offset += counters;
+  *seed = stream->seed;
+  *offset = stream->offset;
+  stream->offset += counters;
   tern_lock_give(&tern_record_lock);
 }
 
-void tern_device_random_get(tern_device *d, int64_t *seed, int64_t *offset) { tern_device_random(d, 0, seed, offset); }
+void tern_stream_get(tern_stream *stream, int64_t *seed, int64_t *offset) { tern_stream_draw(stream, 0, seed, offset); }
 
-void tern_device_random_set(tern_device *d, int64_t seed, int64_t offset) {
+void tern_stream_set(tern_stream *stream, int64_t seed, int64_t offset) {
   tern_lock_take(&tern_record_lock);
-  d->random_seed = seed;
-  d->random_offset = offset;
+  *stream = (tern_stream){seed, offset};
   tern_lock_give(&tern_record_lock);
 }

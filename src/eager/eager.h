@@ -126,21 +126,27 @@ typedef struct tern_eager_stats {
   int64_t compiled;          /* programs compiled: cache misses */
   int64_t cached;            /* programs in the cache */
   int64_t fallbacks;         /* operators served by PyTorch's CPU kernels (counted by tern_stats_fallback) */
+  int64_t host_draws;        /* random operators that drew from PyTorch's CPU stream because the program asked for it (counted by tern_stats_host_draw) */
   int64_t gathers;           /* views that could not be recovered and were gathered from the flat storage */
   int64_t live_buffers, live_versions;
   double compile_seconds;    /* spent making programs */
 } tern_eager_stats;
 void tern_stats(tern_eager_stats *out);
+void tern_stats_host_draw(void);
 void tern_stats_reset(void); /* the counters, not what is alive */
 /* Counts a fallback of the operator at the line; tern_stats_fallbacks lists them. */
 void tern_stats_fallback(const char *operator_name, uint32_t line);
 void tern_stats_fallbacks(void (*each)(void *context, const char *operator_name, uint32_t line, int64_t count), void *context);
 
-/* ---- random numbers: one Philox stream per device ---- */
-/* Reserves `counters` 128-bit counters of the device's stream for one draw; gives seed and first counter. */
-void tern_device_random(tern_device *device, int64_t counters, int64_t *seed, int64_t *offset);
-void tern_device_random_get(tern_device *device, int64_t *seed, int64_t *offset);
-void tern_device_random_set(tern_device *device, int64_t seed, int64_t offset);
+/* ---- random numbers: Philox streams. Each device has one; a program's generators are others, owned by whoever made them ---- */
+typedef struct tern_stream {
+  int64_t seed, offset; /* offset: the next counter. Read and written by the functions below only: they take a lock */
+} tern_stream;
+tern_stream *tern_device_stream(tern_device *device); /* lives as long as the device */
+/* Reserves `counters` 128-bit counters for one draw; gives seed and first counter. Recorded draws keep their counters: running later changes no number. */
+void tern_stream_draw(tern_stream *stream, int64_t counters, int64_t *seed, int64_t *offset);
+void tern_stream_get(tern_stream *stream, int64_t *seed, int64_t *offset);
+void tern_stream_set(tern_stream *stream, int64_t seed, int64_t offset);
 
 /* ---- fork ---- */
 /* True in a child of the process that opened a device. */

@@ -124,7 +124,7 @@ struct tern_device {
   tern_recording *spare;          /* record lock */
   uint32_t soft_limit, hard_limit; /* nodes */
   size_t released_limit;          /* bytes */
-  int64_t random_seed, random_offset; /* record lock */
+  tern_stream stream; /* record lock */
 
   pthread_mutex_t lock;           /* the job queue */
   pthread_cond_t changed;         /* a job came or one was finished */

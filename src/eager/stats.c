@@ -15,6 +15,7 @@ typedef struct fallback {
 static pthread_mutex_t fallback_lock = PTHREAD_MUTEX_INITIALIZER;
 static fallback *fallbacks;
 static int64_t fallback_total;
+static _Atomic int64_t host_draws;
 
 void tern_stats_fallback(const char *name, uint32_t line) {
   pthread_mutex_lock(&fallback_lock);
@@ -31,6 +32,8 @@ void tern_stats_fallback(const char *name, uint32_t line) {
   pthread_mutex_unlock(&fallback_lock);
 }
 
+void tern_stats_host_draw(void) { host_draws++; }
+
 void tern_stats_fallbacks(void (*each)(void *, const char *, uint32_t, int64_t), void *context) {
   pthread_mutex_lock(&fallback_lock);
   for (fallback *f = fallbacks; f; f = f->next)
@@ -43,7 +46,8 @@ void tern_stats(tern_eager_stats *out) {
   long long nodes = tern_count.nodes, live_buffers = tern_count.live_buffers;
   tern_lock_give(&tern_record_lock);
   *out = (tern_eager_stats){.nodes = nodes, .programs = tern_count.programs, .compiled = tern_count.compiled, .cached = tern_count.cached,
-                            .gathers = tern_count.gathers, .live_buffers = live_buffers, .live_versions = tern_count.live_versions,
+                            .gathers = tern_count.gathers, .host_draws = host_draws, .live_buffers = live_buffers,
+                            .live_versions = tern_count.live_versions,
                             .compile_seconds = 1e-9 * (double)tern_count.compile_nanoseconds};
   pthread_mutex_lock(&fallback_lock);
   out->fallbacks = fallback_total;
@@ -55,6 +59,7 @@ void tern_stats_reset(void) {
   tern_count.nodes = 0;
   tern_lock_give(&tern_record_lock);
   tern_count.programs = tern_count.compiled = tern_count.gathers = tern_count.compile_nanoseconds = 0;
+  host_draws = 0;
   pthread_mutex_lock(&fallback_lock);
   fallback_total = 0;
   for (fallback *f = fallbacks; f; f = f->next) f->count = 0; /* entries are kept: a reader of the list may come at any time */

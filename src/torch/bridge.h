@@ -152,7 +152,7 @@ inline std::atomic<tern_device *> open_devices[kMaxDevices];
   wait([&] { return tern_device_get(index, &device); });
   std::lock_guard<std::mutex> guard(lock);
   PendingSeed &pending = pending_seeds[index];
-  if (pending.set.exchange(false)) tern_device_random_set(device, (int64_t)pending.seed, (int64_t)pending.offset);
+  if (pending.set.exchange(false)) tern_stream_set(tern_device_stream(device), (int64_t)pending.seed, (int64_t)pending.offset);
   open_devices[index].store(device, std::memory_order_release);
   return device;
 }

@@ -4,6 +4,7 @@
  * more than was asked for and never less. */
 #ifndef TERN_TORCH_DEVICE_H
 #define TERN_TORCH_DEVICE_H
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -89,43 +90,71 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 };
 
 /* ---- random numbers ---- */
-/* A generator is a seed and an offset into its Philox stream. The default generator of a device is the device's own stream. */
+/* While true, random operators draw from PyTorch's CPU stream: torch.tern.rng("cpu"). */
+inline std::atomic<bool> draws_on_host{false};
+
+/* A generator is a Philox stream: a seed and an offset. The default generator of a device is the device's own stream.
+ *
+ * Each has a twin, a CPU generator with the same seed, which is drawn from, saved and restored in its place while draws_on_host: so a run on tern can have the very
+ * numbers of a run on the CPU. The default generators' twin is PyTorch's default CPU generator. */
 struct Generator final : c10::GeneratorImpl {
   bool is_default;
-  uint64_t own_seed = c10::default_rng_seed_val, own_offset = 0;
+  mutable tern_stream own{(int64_t)c10::default_rng_seed_val, 0};
 
   Generator(c10::DeviceIndex index, bool of_device) : GeneratorImpl(tern_device_of(index), kTernKeys), is_default(of_device) {}
 
+  at::Generator twin() const {
+    if (is_default) return at::detail::getDefaultCPUGenerator();
+    std::lock_guard<std::mutex> guard(twin_lock);
+    if (!own_twin.defined()) own_twin = at::detail::createCPUGenerator(get().first);
+    return own_twin;
+  }
+
+  template <class F>
+  auto with_twin(F &&function) const {
+    at::Generator cpu = twin();
+    std::lock_guard<std::mutex> guard(cpu.mutex());
+    return function(cpu);
+  }
+
   std::pair<uint64_t, uint64_t> get() const {
-    if (!is_default) return {own_seed, own_offset};
+    int64_t seed, offset;
+    if (!is_default) {
+      tern_stream_get(&own, &seed, &offset);
+      return {(uint64_t)seed, (uint64_t)offset};
+    }
     tern_device *device = open_devices[device_.index()].load(std::memory_order_acquire);
     const PendingSeed &pending = pending_seeds[device_.index()];
     if (!device) return {pending.seed, pending.offset};
-    int64_t seed, offset;
-    tern_device_random_get(device, &seed, &offset);
+    tern_stream_get(tern_device_stream(device), &seed, &offset);
     return {(uint64_t)seed, (uint64_t)offset};
   }
   /* Seeding opens no device: torch.manual_seed must work, and be quick, where the device is never used. */
   void set(uint64_t seed, uint64_t offset) {
-    if (!is_default) return (void)(own_seed = seed, own_offset = offset);
+    if (!is_default) return tern_stream_set(&own, (int64_t)seed, (int64_t)offset);
     if (tern_device *device = open_devices[device_.index()].load(std::memory_order_acquire))
-      return tern_device_random_set(device, (int64_t)seed, (int64_t)offset);
+      return tern_stream_set(tern_device_stream(device), (int64_t)seed, (int64_t)offset);
     PendingSeed &pending = pending_seeds[device_.index()];
     pending.seed = seed, pending.offset = offset;
     pending.set = true;
   }
 
-  void set_current_seed(uint64_t seed) override { set(seed, 0); }
+  void set_current_seed(uint64_t seed) override {
+    set(seed, 0);
+    if (is_default && !draws_on_host.load()) return; /* torch.manual_seed seeds the CPU itself */
+    with_twin([&](at::Generator cpu) { cpu.set_current_seed(seed); });
+  }
   void set_offset(uint64_t offset) override { set(get().first, offset); }
   uint64_t get_offset() const override { return get().second; }
   uint64_t current_seed() const override { return get().first; }
   uint64_t seed() override {
     uint64_t seed = c10::detail::getNonDeterministicRandom();
-    set(seed, 0);
+    set_current_seed(seed);
     return seed;
   }
-  /* The state is 16 bytes on the CPU: seed, offset. */
+  /* The state is 16 bytes on the CPU: seed, offset; or the twin's. */
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    if (draws_on_host.load()) return with_twin([](const at::Generator &cpu) { return cpu.get_state().getIntrusivePtr(); });
     auto state = at::detail::empty_cpu({16}, at::kByte);
     auto [seed, offset] = get();
     memcpy(state.mutable_data_ptr(), &seed, 8);
@@ -133,46 +162,33 @@ struct Generator final : c10::GeneratorImpl {
     return state.getIntrusivePtr();
   }
   void set_state(const c10::TensorImpl &state) override {
-    require(state.device_type() == c10::kCPU && state.dtype() == at::kByte && state.numel() == 16 && state.is_contiguous(), TERN_INVALID_ARGUMENT,
-            "the state of a tern generator is a CPU tensor of 16 bytes, as get_state() gives");
+    require(state.device_type() == c10::kCPU && state.dtype() == at::kByte && state.is_contiguous() && (state.numel() == 16 || state.numel() > 64),
+            TERN_INVALID_ARGUMENT, "the state of a tern generator is a CPU tensor of bytes, as get_state() gives it: 16, or those of a CPU generator");
+    if (state.numel() != 16)
+      return with_twin([&](at::Generator cpu) {
+        cpu.set_state(at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(const_cast<c10::TensorImpl *>(&state))));
+      });
     uint64_t words[2];
     memcpy(words, state.data(), 16);
     set(words[0], words[1]);
   }
   Generator *clone_impl() const override {
     auto *copy = new Generator(device_.index(), false);
-    std::tie(copy->own_seed, copy->own_offset) = get();
+    auto [seed, offset] = get();
+    copy->own = {(int64_t)seed, (int64_t)offset};
+    copy->own_twin = with_twin([](const at::Generator &cpu) { return cpu.clone(); });
     return copy;
   }
+
+ private:
+  mutable std::mutex twin_lock; /* guards the making of it; its own mutex guards its state */
+  mutable at::Generator own_twin;
 };
 
-/* While it lives, draws of the device come from `generator`: rows draw from the device's stream and know no generators. One at a time, process-wide; a
- * thread that draws from the device's own stream meanwhile gets numbers of this one. */
-class DrawFrom {
-  static inline std::mutex lock;
-  std::unique_lock<std::mutex> held;
-  Generator *from;
-  tern_device *device;
-  int64_t seed, offset;
-
- public:
-  explicit DrawFrom(const at::Generator &generator) {
-    TORCH_CHECK(generator.device().type() == kTern, "Expected a 'tern' device type for generator but found '", generator.device().type(), "'");
-    from = static_cast<Generator *>(generator.unsafeGetGeneratorImpl());
-    if (from->is_default) return;
-    device = device_at(device_index(from->device().index()));
-    held = std::unique_lock<std::mutex>(lock);
-    tern_device_random_get(device, &seed, &offset);
-    tern_device_random_set(device, (int64_t)from->own_seed, (int64_t)from->own_offset);
-  }
-  ~DrawFrom() {
-    if (from->is_default) return;
-    int64_t after_seed, after_offset;
-    tern_device_random_get(device, &after_seed, &after_offset);
-    from->own_seed = (uint64_t)after_seed, from->own_offset = (uint64_t)after_offset;
-    tern_device_random_set(device, seed, offset);
-  }
-};
+inline Generator &tern_generator(const at::Generator &generator) {
+  TORCH_CHECK(generator.device().type() == kTern, "Expected a 'tern' device type for generator but found '", generator.device().type(), "'");
+  return *static_cast<Generator *>(generator.unsafeGetGeneratorImpl());
+}
 
 /* ---- pinned host memory ---- */
 /* Copies snapshot their source, so pinned memory is plain memory; but what says is_pinned() must be what pin_memory() made. */

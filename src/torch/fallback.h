@@ -11,6 +11,9 @@
 #include <ATen/core/stack.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_dropout_backward.h>
+#include <ATen/ops/ones_like.h>
 #include <unordered_set>
 #include "device.h"
 
@@ -207,14 +210,18 @@ inline void replay_on_meta(const c10::OperatorHandle &op, c10::ArrayRef<c10::IVa
 }
 
 /* ---- the fallback ---- */
-/* The draws of a CPU kernel come from the tern stream: a CPU generator seeded by one draw. */
+inline bool draws(const c10::OperatorHandle &op) {
+  for (const at::Tag tag : op.getTags())
+    if (tag == at::Tag::nondeterministic_seeded) return true;
+  return false;
+}
+
+/* The draws of a CPU kernel come from the tern stream: a CPU generator seeded by one draw. With draws_on_host, from the twin itself. */
 inline at::Generator cpu_generator(c10::DeviceIndex index, const std::optional<at::Generator> &given) {
+  Generator *generator = given ? &tern_generator(*given) : nullptr;
+  if (draws_on_host.load(std::memory_order_relaxed)) return generator ? generator->twin() : at::detail::getDefaultCPUGenerator();
   int64_t seed, offset;
-  {
-    std::optional<DrawFrom> from;
-    if (given) from.emplace(*given);
-    tern_device_random(device_at(index), 1, &seed, &offset);
-  }
+  tern_stream_draw(generator && !generator->is_default ? &generator->own : tern_device_stream(device_at(index)), 1, &seed, &offset);
   return at::detail::createCPUGenerator((uint64_t)tern_hash_mix((uint64_t)seed, (uint64_t)offset));
 }
 
@@ -275,10 +282,9 @@ inline bool run_cpu_equivalent(const std::string &name, torch::jit::Stack &s) {
 /* Runs the operator on the CPU tensors of `stack`, which becomes the results. */
 inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, c10::DeviceIndex index) {
   if (run_cpu_equivalent(op.schema().name(), stack)) return;
-  bool draws = false, has_generator = false;
-  for (const at::Tag tag : op.getTags()) draws |= tag == at::Tag::nondeterministic_seeded;
+  bool has_generator = draws_on_host.load(std::memory_order_relaxed);
   for (const c10::Argument &argument : op.schema().arguments()) has_generator |= argument.type()->str() == "Generator?" || argument.type()->str() == "Generator";
-  if (!draws || has_generator) return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  if (has_generator || !draws(op)) return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
   /* It takes its numbers from the CPU's default generator, whose state is to stay as it is. */
   at::Generator normal = at::detail::getDefaultCPUGenerator(), seeded = cpu_generator(index, std::nullopt);
   at::Tensor before;
@@ -313,18 +319,17 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
     if (index < 0 && argument.isDevice() && argument.toDevice().type() == kTern) index = device_index(argument.toDevice().index());
   }
   index = device_index(index);
-  bool data_dependent = is_data_dependent(op, arguments);
-  if (!data_dependent || !tern_device_info(device_at(index))->host_addressable) announce_fallback(op, line, data_dependent);
+  bool data_dependent = is_data_dependent(op, arguments), random = draws(op);
+  if (random && draws_on_host.load(std::memory_order_relaxed)) tern_stats_host_draw();
+  else if (!data_dependent || !tern_device_info(device_at(index))->host_addressable) announce_fallback(op, line, data_dependent);
 
   HostView view(HostView::SHARED);
   torch::jit::Stack cpu;
-  bool draws = false;
-  for (const at::Tag tag : op.getTags()) draws |= tag == at::Tag::nondeterministic_seeded;
   for (size_t i = 0; i < n; i++) {
     const c10::IValue &argument = arguments[i];
     if (argument.isDevice()) cpu.emplace_back(c10::Device(c10::kCPU));
     else if (argument.isGenerator()) cpu.emplace_back(cpu_generator(index, argument.toGenerator()));
-    else if (argument.isNone() && draws && schema.arguments()[i].type()->str() == "Generator?") cpu.emplace_back(cpu_generator(index, std::nullopt));
+    else if (argument.isNone() && random && schema.arguments()[i].type()->str() == "Generator?") cpu.emplace_back(cpu_generator(index, std::nullopt));
     else cpu.push_back(replace_tensors(argument, [&](const at::Tensor &tensor) { return view.to_cpu(tensor); }));
   }
   std::vector<c10::IValue> given(cpu.begin(), cpu.end());
@@ -348,6 +353,24 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
       }
     stack->push_back(returned ? *returned : replace_tensors(cpu[r], [&](const at::Tensor &tensor) { return view.to_tern(tensor, index); }));
   }
+}
+
+/* torch.tern.rng("cpu"): the operator's CPU kernel, on PyTorch's CPU stream. Devices have one operator for dropout where the CPU draws a Bernoulli mask of the
+ * input's dtype; the mask is drawn so, and applied on the device. */
+[[gnu::noinline]] inline void draw_on_host(const c10::OperatorHandle &op, torch::jit::Stack *stack, uint32_t line) {
+  if (op.schema().name() != "aten::native_dropout") return fall_back(op, stack, line);
+  std::vector<c10::IValue> arguments = torch::jit::pop(*stack, 3);
+  at::Tensor x = arguments[0].toTensor(), mask;
+  double p = arguments[1].toDouble();
+  if (arguments[2].isNone() || arguments[2].toBool()) {
+    tern_stats_host_draw();
+    mask = at::empty_like(x, x.options().device(c10::kCPU)).bernoulli_(1 - p).to(at::kBool).to(x.device());
+  } else {
+    mask = at::ones_like(x, x.options().dtype(at::kBool));
+    p = 0;
+  }
+  stack->emplace_back(at::native_dropout_backward(x, mask, p == 1 ? 0 : 1 / (1 - p)));
+  stack->emplace_back(std::move(mask));
 }
 
 inline void fall_back_always(const c10::OperatorHandle &op, torch::jit::Stack *stack) { fall_back(op, stack, line_here()); }

@@ -160,6 +160,40 @@ static PyObject *py_random_set(PyObject *self, PyObject *args) {
   return none_or_raise(tern_shim_random_set(ordinal, seed, offset));
 }
 
+static void keep_bytes(void *context, const void *bytes, size_t count) { *(PyObject **)context = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)count); }
+
+static PyObject *py_random_state_get(PyObject *self, PyObject *args) {
+  (void)self;
+  int ordinal;
+  PyObject *state = NULL;
+  if (!PyArg_ParseTuple(args, "i", &ordinal)) return NULL;
+  tern_status status = tern_shim_random_state_get(ordinal, keep_bytes, &state);
+  return status ? raise(status) : state;
+}
+
+static PyObject *py_random_state_set(PyObject *self, PyObject *args) {
+  (void)self;
+  int ordinal;
+  const char *bytes;
+  Py_ssize_t count;
+  if (!PyArg_ParseTuple(args, "iy#", &ordinal, &bytes, &count)) return NULL;
+  return none_or_raise(tern_shim_random_state_set(ordinal, bytes, (size_t)count));
+}
+
+static PyObject *py_get_rng(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  return PyUnicode_FromString(tern_shim_draws_on_host_get() ? "cpu" : "tern");
+}
+
+static PyObject *py_set_rng(PyObject *self, PyObject *args) {
+  (void)self;
+  const char *name;
+  if (!PyArg_ParseTuple(args, "s", &name)) return NULL;
+  if (strcmp(name, "cpu") && strcmp(name, "tern")) return PyErr_Format(PyExc_ValueError, "random numbers are drawn by tern or cpu, not '%s'", name);
+  tern_shim_draws_on_host_set(!strcmp(name, "cpu"));
+  Py_RETURN_NONE;
+}
+
 /* ---- modes, settings, statistics ---- */
 static const char *const mode_names[] = {"fused", "strict", "debug"};
 
@@ -209,8 +243,8 @@ static PyObject *py_stats(PyObject *self, PyObject *none) {
   (void)self, (void)none;
   tern_eager_stats s;
   tern_stats(&s);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d}", "nodes", (long long)s.nodes, "programs", (long long)s.programs, "compiled",
-                       (long long)s.compiled, "cached", (long long)s.cached, "fallbacks", (long long)s.fallbacks, "gathers", (long long)s.gathers,
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d}", "nodes", (long long)s.nodes, "programs", (long long)s.programs, "compiled",
+                       (long long)s.compiled, "cached", (long long)s.cached, "fallbacks", (long long)s.fallbacks, "host_draws", (long long)s.host_draws, "gathers", (long long)s.gathers,
                        "live_buffers", (long long)s.live_buffers, "live_versions", (long long)s.live_versions, "compile_seconds", s.compile_seconds);
 }
 
@@ -250,6 +284,10 @@ static PyMethodDef methods[] = {
   {"device_info", py_device_info, METH_VARARGS, "device_info(ordinal=-1)"},
   {"random_get", py_random_get, METH_VARARGS, "random_get(ordinal): seed and offset of the device's stream"},
   {"random_set", py_random_set, METH_VARARGS, "random_set(ordinal, seed, offset)"},
+  {"random_state_get", py_random_state_get, METH_VARARGS, "random_state_get(ordinal): the state of the device's generator as bytes"},
+  {"random_state_set", py_random_state_set, METH_VARARGS, "random_state_set(ordinal, bytes)"},
+  {"get_rng", py_get_rng, METH_NOARGS, "tern or cpu: whose stream random operators draw from"},
+  {"set_rng", py_set_rng, METH_VARARGS, "set_rng(name)"},
   {"flush", py_flush, METH_NOARGS, "hands what is recorded to the devices, without waiting"},
   {"is_forked_child", py_is_forked_child, METH_NOARGS, "whether this process is a child of one that opened a device"},
   {"get_mode", py_get_mode, METH_NOARGS, "fused, strict or debug"},

@@ -73,8 +73,31 @@ extern "C" tern_status tern_shim_random_get(int ordinal, uint64_t *seed, uint64_
 }
 
 extern "C" tern_status tern_shim_random_set(int ordinal, uint64_t seed, uint64_t offset) {
-  return as_status([&] { generator_of(ordinal).set(seed, offset); });
+  return as_status([&] {
+    tern::Generator &generator = generator_of(ordinal);
+    generator.set_current_seed(seed);
+    if (offset) generator.set_offset(offset);
+  });
 }
+
+extern "C" tern_status tern_shim_random_state_get(int ordinal, void (*take)(void *, const void *, size_t), void *context) {
+  return as_status([&] {
+    at::Tensor state(generator_of(ordinal).get_state());
+    take(context, state.const_data_ptr(), state.nbytes());
+  });
+}
+
+extern "C" tern_status tern_shim_random_state_set(int ordinal, const void *bytes, size_t count) {
+  return as_status([&] {
+    at::Tensor state = at::detail::empty_cpu({(int64_t)count}, at::kByte);
+    if (count) memcpy(state.mutable_data_ptr(), bytes, count);
+    generator_of(ordinal).set_state(*state.unsafeGetTensorImpl());
+  });
+}
+
+extern "C" bool tern_shim_draws_on_host_get(void) { return tern::draws_on_host.load(); }
+
+extern "C" void tern_shim_draws_on_host_set(bool on) { tern::draws_on_host.store(on); }
 
 extern "C" tern_status tern_shim_flush(void) {
   for (auto &slot : tern::open_devices)

@@ -17,9 +17,15 @@ tern_status tern_shim_device(int ordinal, tern_device **out);
 tern_status tern_shim_flush(void);
 /* The current device's number, of this thread. */
 int tern_shim_current_device(void);
-/* Seed and offset of a device's random stream; both open no device that is not open. */
+/* Seed and offset of a device's random stream; these open no device that is not open. */
 tern_status tern_shim_random_get(int ordinal, uint64_t *seed, uint64_t *offset);
 tern_status tern_shim_random_set(int ordinal, uint64_t seed, uint64_t offset);
+/* The state of a device's default generator, as a generator's get_state() gives it: calls take(context, bytes, count). */
+tern_status tern_shim_random_state_get(int ordinal, void (*take)(void *context, const void *bytes, size_t count), void *context);
+tern_status tern_shim_random_state_set(int ordinal, const void *bytes, size_t count);
+/* Whether random operators draw from PyTorch's CPU stream; process-wide. */
+bool tern_shim_draws_on_host_get(void);
+void tern_shim_draws_on_host_set(bool on);
 /* From now on storages leak instead of being released: the interpreter is going away. */
 void tern_shim_exit(void);
 

@@ -21,7 +21,6 @@ struct Entry {
   c10::OperatorHandle op;
   enum List : uint8_t { NOT, TENSORS, INTS, DOUBLES, BOOLS, SCALARS };
   uint8_t n = 0;
-  int8_t generator = -1;
   List lists[kMaxArguments] = {};
   enum Returns : uint8_t { NOTHING, ONE_TENSOR, ONE_LIST, SEVERAL } returns;
   bool random = false;
@@ -33,7 +32,6 @@ struct Entry {
     for (int i = 0; i < n; i++) {
       const c10::TypePtr &type = schema.arguments()[(size_t)i].type();
       c10::TypePtr inner = type->kind() == c10::TypeKind::OptionalType ? type->castRaw<c10::OptionalType>()->getElementType() : type;
-      if (inner->kind() == c10::TypeKind::GeneratorType) generator = (int8_t)i;
       if (inner->kind() == c10::TypeKind::ListType) lists[i] = list_of(inner->castRaw<c10::ListType>()->getElementType()->kind());
     }
     auto &returned = schema.returns();
@@ -182,7 +180,11 @@ inline bool read_argument(const c10::IValue &value, Entry::List kind, Room &room
   if (value.isNone()) return out->tag = TERN_ARG_NONE, true;
   if (value.isList()) return read_list(value, kind, room, out);
   if (value.isInt() || value.isDouble() || value.isBool()) return read_scalar(value, out), true;
-  if (value.isGenerator()) return out->tag = TERN_ARG_GENERATOR, true;
+  if (value.isGenerator()) {
+    Generator &generator = tern_generator(value.toGenerator());
+    out->tag = TERN_ARG_GENERATOR, out->u.generator = generator.is_default ? nullptr : &generator.own;
+    return true;
+  }
   if (value.isString()) return out->tag = TERN_ARG_TEXT, out->u.text = value.toStringRef().c_str(), true;
   if (value.isDevice()) {
     c10::Device device = value.toDevice();
@@ -214,20 +216,14 @@ inline void follow_default_dtype() {
   tern_forward_line_put(thread, next - 1, line);
 }
 
-inline tern_verdict record(const Entry &entry, const tern_argument *arguments, Call &call, const std::optional<at::Generator> &generator, uint32_t line) {
+inline tern_verdict record(const Entry &entry, const tern_argument *arguments, Call &call, uint32_t line) {
   tern_call plain;
   plain.row = entry.row, plain.form = entry.form;
   plain.n_arguments = entry.n, plain.arguments = arguments;
   plain.host = &host_functions, plain.shim = &call;
   plain.line = line;
   tern_status status = nullptr;
-  tern_verdict verdict;
-  if (generator) [[unlikely]] {
-    DrawFrom from(*generator);
-    verdict = tern_aten_call(&plain, &status);
-  } else {
-    verdict = tern_aten_call(&plain, &status);
-  }
+  tern_verdict verdict = tern_aten_call(&plain, &status);
   if (call.kept) [[unlikely]] {
     tern_error_free(status);
     std::rethrow_exception(call.kept);
@@ -269,6 +265,7 @@ struct Trampoline final : c10::OperatorKernel {
   void operator()(const c10::OperatorHandle &, c10::DispatchKeySet, torch::jit::Stack *stack) {
     uint32_t line = line_here();
     remember_forward_line(line);
+    if (entry.random && draws_on_host.load(std::memory_order_relaxed)) [[unlikely]] return draw_on_host(entry.op, stack, line);
     follow_default_dtype();
     const c10::IValue *values = &*(stack->end() - entry.n);
     tern_argument arguments[kMaxArguments];
@@ -281,13 +278,11 @@ struct Trampoline final : c10::OperatorKernel {
     }
     if (!native) [[unlikely]] return fall_back(entry.op, stack, line);
     Call call{targets, {}, {}, nullptr};
-    std::optional<at::Generator> generator;
-    if (entry.generator >= 0 && values[entry.generator].isGenerator()) generator = values[entry.generator].toGenerator();
     std::optional<Comparison> comparison;
     if (tern_mode_get() == TERN_MODE_DEBUG) [[unlikely]] {
       if (!entry.random) comparison.emplace(entry.op, c10::ArrayRef<c10::IValue>(values, entry.n));
     }
-    tern_verdict verdict = record(entry, arguments, call, generator, line);
+    tern_verdict verdict = record(entry, arguments, call, line);
     if (verdict != TERN_RECORD) [[unlikely]] return serve_otherwise(entry, verdict, stack, line);
     if (comparison) [[unlikely]] {
       std::vector<c10::IValue> after(values, values + entry.n);
@@ -331,7 +326,7 @@ at::Tensor call_unboxed(const Entry &entry, const Arguments &...values) {
     }
   follow_default_dtype();
   Call call{targets, {}, {}, nullptr};
-  if (record(entry, arguments, call, std::nullopt, line) != TERN_RECORD) [[unlikely]] return call_boxed(entry, values...);
+  if (record(entry, arguments, call, line) != TERN_RECORD) [[unlikely]] return call_boxed(entry, values...);
   return std::move(call.results[0]);
 }
 

@@ -10,12 +10,12 @@ static void the_stream_moves_when_a_draw_is_recorded(void **state) {
   (void)state;
   float first[COUNT], second[COUNT], again[COUNT];
   tensor a = empty_on(the_device(), TERN_F32, 1, sizes), b = empty_on(the_device(), TERN_F32, 1, sizes);
-  tern_device_random_set(the_device(), 42, 0);
+  tern_stream_set(tern_device_stream(the_device()), 42, 0);
   uniform(a, 0, 1), uniform(b, 0, 1);
   read_floats(a, first), read_floats(b, second);
   assert_memory_not_equal(first, second, sizeof first);
   /* The same, but nobody reads the first draw. */
-  tern_device_random_set(the_device(), 42, 0);
+  tern_stream_set(tern_device_stream(the_device()), 42, 0);
   uniform(a, 0, 1);
   drop(a);
   uniform(b, 0, 1);
@@ -29,7 +29,7 @@ static void uniform_numbers_fill_their_range(void **state) {
   float got[COUNT];
   double sum = 0;
   tensor t = empty_on(the_device(), TERN_F32, 1, sizes);
-  tern_device_random_set(the_device(), 7, 0);
+  tern_stream_set(tern_device_stream(the_device()), 7, 0);
   uniform(t, -2, 4);
   read_floats(t, got);
   for (int i = 0; i < COUNT; i++) {
@@ -46,7 +46,7 @@ static void seeds_and_bounds_compile_nothing(void **state) {
   tensor t = empty_on(the_device(), TERN_F32, 1, sizes);
   tern_eager_stats before, after;
   for (int i = 0; i < 4; i++) {
-    tern_device_random_set(the_device(), i, 0);
+    tern_stream_set(tern_device_stream(the_device()), i, 0);
     uniform(t, -i, i);
     must(tern_device_synchronize(the_device()));
     tern_stats(i < 2 ? &before : &after); /* the first draw found an empty buffer */
@@ -62,7 +62,7 @@ static void dropout_scales_what_it_keeps(void **state) {
   int kept = 0;
   for (int i = 0; i < COUNT; i++) ones[i] = 1;
   tensor x = from_floats(1, sizes, ones);
-  tern_device_random_set(the_device(), 3, 0);
+  tern_stream_set(tern_device_stream(the_device()), 3, 0);
   MUST("native_dropout", of(&x), number(0.25), truth(true));
   read_floats(asked.made[0], got);
   must(tern_buffer_read(asked.made[1].buffer, 0, sizeof mask, mask));
