@@ -16,7 +16,7 @@
 #define TERN_GEMM_VECTORS 2                      /* vectors in a strip */
 #define TERN_GEMM_STRIP_f32 (TERN_GEMM_VECTORS * TILE_LANES_f32)
 #define TERN_GEMM_STRIP_f64 (TERN_GEMM_VECTORS * TILE_LANES_f64)
-#define TERN_GEMM_COLUMNS 512                    /* most columns of C in one chunk */
+#define TERN_GEMM_COLUMNS 1024                   /* most columns of C in one chunk */
 /* Elements of a packed block of A for one chunk; on the stack of the thread that works on it. */
 #define TERN_GEMM_BLOCK (TERN_GEMM_ROWS * (TERN_GEMM_K + 32))
 /* Multiply-adds below which a chunk is not worth handing to another thread: some ten microseconds. */
@@ -48,13 +48,16 @@ void TERN_ISA_NAME(tern_gemm_run)(const tern_gemm_product *product, void *scratc
 /* The length of the equal blocks that k is cut into. */
 static inline int64_t tern_gemm_k_block(int64_t k) {
   int64_t blocks = (k + TERN_GEMM_K - 1) / TERN_GEMM_K;
-  return blocks ? (k + blocks - 1) / blocks : 0;
+  return blocks ? ((k + blocks - 1) / blocks + 3) / 4 * 4 : 0;
 }
 
 #define TERN_GEMM_DECLARE(T, REAL)                                                                                                                        \
   /* C[m, n] (+)= A[m, k] B[k, n] for n up to one strip, on this thread. a[row * a_row + p * a_k]; b[p * b_k + column]; c[row * c_row + column]. */       \
   void TERN_ISA_NAME(tern_gemm_strip_##T)(int64_t m, int64_t n, int64_t k, const REAL *a, int64_t a_row, int64_t a_k, const REAL *b, int64_t b_k, REAL *c, \
                                           int64_t c_row, bool accumulate);                                                                                \
+  /* The same; meanwhile brings what will be read after it towards the caches: `next`, as large as this strip's B, or NULL. */                            \
+  void TERN_ISA_NAME(tern_gemm_strip_ahead_##T)(int64_t m, int64_t n, int64_t k, const REAL *a, int64_t a_row, int64_t a_k, const REAL *b, int64_t b_k,    \
+                                                REAL *c, int64_t c_row, bool accumulate, const REAL *next);                                                                                \
   /* Packs columns [n0, n0 + n) of B at k in [k0, k0 + k) as panel[k][strip]; lanes past n in the last vector are 0. n up to one strip. */                \
   void TERN_ISA_NAME(tern_gemm_pack_strip_##T)(const tern_gemm_side *b, int64_t n0, int64_t n, int64_t k0, int64_t k, REAL *panel);                       \
   /* Packs rows [m0, m0 + m) of A at k in [k0, k0 + k); `block` has TERN_GEMM_BLOCK elements; returns its strides. */                                     \

@@ -11,7 +11,11 @@ static void NAME(transpose, T)(const REAL *columns, int64_t stride, int64_t n, i
   for (; j + SQUARE <= n; j += SQUARE) {
     const REAL *from = columns + j * stride;
     int64_t p = 0;
-    for (; p + SQUARE <= k; p += SQUARE) NAME(tile_transpose, T)(from + p, stride, panel + p * STRIP + j, STRIP);
+    for (; p + SQUARE <= k; p += SQUARE) {
+      if (p % (64 / (int64_t)sizeof(REAL)) == 0) /* the next square's rows are far away: a hardware prefetcher follows none of them long enough */
+        TILE_UNROLL for (int64_t c = 0; c < SQUARE; c++) __builtin_prefetch(from + (SQUARE + c) * stride + p, 0, 3);
+      NAME(tile_transpose, T)(from + p, stride, panel + p * STRIP + j, STRIP);
+    }
     for (; p < k; p++)
       for (int64_t c = 0; c < SQUARE; c++) panel[p * STRIP + j + c] = from[c * stride + p];
   }

@@ -6,6 +6,7 @@
 
 #define HALF_COLUMNS 256               /* most columns of a chunk whose result is half precision: its f32 sums are on the stack */
 #define SHARED_BYTES ((int64_t)32 << 20) /* of packed B at a time */
+#define CHUNKS_PER_THREAD 6            /* where B is shared: enough that the last ones end together */
 #define DIRECT_BYTES 32768             /* B this small stays in the first-level cache as it is */
 #define FAR_BYTES 2048                 /* a stride from here on meets few cache sets and a new page every other step */
 
@@ -52,8 +53,9 @@ static cutting plan_product(const tern_gemm_product *g) {
 
   int64_t most = (g->c_dtype == TERN_F32 || g->c_dtype == TERN_F64) ? TERN_GEMM_COLUMNS : HALF_COLUMNS;
   int64_t strips = ceil_div(g->n, strip), groups_wanted = ceil_div(work, 2 * TERN_GEMM_GRAIN * p.row_blocks);
+  if (p.b_mode == B_SHARED) groups_wanted = ceil_div(CHUNKS_PER_THREAD * tern_pool_threads(), p.row_blocks); /* every group packs all of A again */
   int64_t group = ceil_div(strips, groups_wanted < 1 ? 1 : groups_wanted);
-  if (p.b_mode == B_SHARED && group * strip < 256) group = 256 / strip; /* every group reads all of A again */
+  if (p.b_mode == B_SHARED && group * strip < 256) group = 256 / strip;
   if (group * strip > most) group = most / strip;
   if (group < 1) group = 1;
   p.columns = group * strip;

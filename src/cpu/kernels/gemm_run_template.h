@@ -45,16 +45,17 @@ static void NAME(multiply_block, T)(const NAME(job, T) *j, int64_t batch, int64_
     }
     for (int64_t n0 = c0; n0 < c1; n0 += STRIP) {
       int64_t n = c1 - n0 < STRIP ? c1 - n0 : STRIP, b_k = STRIP;
-      const REAL *b_from = panel;
+      const REAL *b_from = panel, *next = NULL;
       if (j->plan.b_mode == B_DIRECT) {
         b_from = (const REAL *)(const void *)b.data + p * b.k_stride + n0;
         b_k = b.k_stride;
       } else if (j->plan.b_mode == B_SHARED) {
         b_from = j->packed + (n0 - j->n_begin) * g->k + p * STRIP;
+        next = n0 + STRIP < c1 ? b_from + STRIP * g->k : NULL;
       } else {
         TERN_ISA_NAME(NAME(tern_gemm_pack_strip, T))(&b, n0, n, p, length, panel);
       }
-      TERN_ISA_NAME(NAME(tern_gemm_strip, T))(rows, n, length, a_from, a_row, a_k, b_from, b_k, c + (n0 - c0), c_stride, p > 0);
+      TERN_ISA_NAME(NAME(tern_gemm_strip_ahead, T))(rows, n, length, a_from, a_row, a_k, b_from, b_k, c + (n0 - c0), c_stride, p > 0, next);
     }
   }
   if (g->k == 0)
