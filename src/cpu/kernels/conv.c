@@ -146,12 +146,34 @@ static bool input_axis(const tern_conv_axis *f, int64_t residue, tern_conv_axis 
   return true;
 }
 
+/* The part of the gradient `c` at input positions of residue number `number` of all dimensions together: a convolution of its own. False where it is empty. */
+static int64_t input_parts(const tern_conv *forward) { return forward->axis[0].scale * forward->axis[1].scale * forward->axis[2].scale; }
+static bool input_part(const tern_conv *forward, const tern_conv *c, int64_t number, tern_conv *part) {
+  const tern_conv_axis *f = forward->axis;
+  const int64_t residue[3] = {number / f[2].scale / f[1].scale, number / f[2].scale % f[1].scale, number % f[2].scale};
+  int64_t offset = 0;
+  *part = *c;
+  for (int i = 0; i < 3; i++) {
+    int64_t first = 0;
+    if (!input_axis(&f[i], residue[i], &part->axis[i], &first) || part->axis[i].taps == 0) return false;
+    offset += first * c->out.strides[2 + i];
+    part->out.strides[2 + i] = c->out.strides[2 + i] * f[i].scale;
+  }
+  if (part->out.data) part->out.data += offset * (int64_t)tern_dtype_size(part->out.dtype);
+  return true;
+}
+
 static size_t input_scratch(const tern_op *op, const tern_cpu_view *in, const tern_cpu_view *out) {
   const tern_window *window = &op->attrs->window;
-  tern_conv forward = describe(window, &out[0], &in[1], &in[0]), c = turn_around(&forward);
+  tern_conv forward = describe(window, &out[0], &in[1], &in[0]), c = turn_around(&forward), part;
   tern_gemm_product g;
   if (is_pointwise(window, &in[1]) && pointwise_product(&forward, true, &c.source, &c.out, &g)) return TERN_ISA_NAME(tern_gemm_scratch)(&g);
-  return TERN_ISA_NAME(tern_conv_apply_scratch)(&c); /* all taps at once: the most that any residue needs */
+  size_t most = 0;
+  for (int64_t i = 0; i < input_parts(&forward); i++) {
+    const size_t bytes = input_part(&forward, &c, i, &part) ? TERN_ISA_NAME(tern_conv_apply_scratch)(&part) : 0;
+    if (bytes > most) most = bytes;
+  }
+  return most;
 }
 
 static tern_status input_run(const tern_op *op, const tern_cpu_view *in, const tern_cpu_view *out, tern_kernel_context *context) {
@@ -168,22 +190,10 @@ static tern_status input_run(const tern_op *op, const tern_cpu_view *in, const t
   for (int i = 0; i < 3; i++) reaches_all &= f[i].taps >= f[i].period && f[i].period == f[i].scale; /* every residue has a tap */
   if (!reaches_all) clear(&out[0]);
   if (c.channels == 0 || f[0].out * f[1].out * f[2].out == 0) return NULL;
-  for (int64_t rd = 0; rd < f[0].scale; rd++)
-    for (int64_t rh = 0; rh < f[1].scale; rh++)
-      for (int64_t rw = 0; rw < f[2].scale; rw++) {
-        tern_conv part = c;
-        int64_t residue[3] = {rd, rh, rw}, offset = 0;
-        bool any = true;
-        for (int i = 0; i < 3 && any; i++) {
-          int64_t first = 0;
-          any = input_axis(&f[i], residue[i], &part.axis[i], &first) && part.axis[i].taps > 0;
-          offset += first * c.out.strides[2 + i];
-          part.out.strides[2 + i] = c.out.strides[2 + i] * f[i].scale;
-        }
-        if (!any) continue;
-        part.out.data += offset * (int64_t)tern_dtype_size(part.out.dtype);
-        TERN_TRY(TERN_ISA_NAME(tern_conv_apply)(&part, context->scratch));
-      }
+  for (int64_t i = 0; i < input_parts(&forward); i++) {
+    tern_conv part;
+    if (input_part(&forward, &c, i, &part)) TERN_TRY(TERN_ISA_NAME(tern_conv_apply)(&part, context->scratch));
+  }
   return NULL;
 }
 
