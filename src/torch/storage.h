@@ -106,6 +106,16 @@ inline bool is_set_to(const at::Tensor &self, const at::Tensor &other) {
          self.sizes() == other.sizes() && self.strides() == other.strides();
 }
 
+/* Whether `to.data = from` may be: PyTorch's rule for its own devices, so that module.to("tern") keeps each parameter's identity: tied weights stay tied, and an
+ * optimizer made before goes on with the same parameters. */
+inline bool has_compatible_shallow_copy_type(const at::Tensor &to, const at::Tensor &from) {
+  auto is_dense = [](const at::Tensor &tensor) {
+    return tensor.layout() == c10::kStrided && tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) &&
+           (is_tern(tensor) || tensor.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(c10::DispatchKeySet(c10::DispatchKey::CPU)));
+  };
+  return is_dense(to) && is_dense(from);
+}
+
 inline void record_stream(at::Tensor &, c10::Stream) {} /* one queue per device keeps the order by itself */
 
 inline void register_storage(torch::Library &library) {
@@ -123,6 +133,7 @@ inline void register_storage(torch::Library &library) {
   library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   library.impl("set_", TORCH_FN(set_nothing_));
   library.impl("is_set_to", TORCH_FN(is_set_to));
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   library.impl("record_stream", TORCH_FN(record_stream));
 }
 

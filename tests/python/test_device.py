@@ -342,3 +342,25 @@ def test_module_pickle_is_refused_or_right():
         assert "torch.save" in str(error)
     else:
         assert back.cpu().tolist() == [0, 1, 2]
+
+
+def test_moving_a_module_keeps_its_parameters_identity():
+    """Tied weights stay tied and an optimizer made before goes on, as with PyTorch's own devices."""
+    first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    second.weight = first.weight
+    model = torch.nn.Sequential(first, second)
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    weight = first.weight
+    model(torch.ones(1, 3)).sum().backward()
+    for device in ("tern", "cpu", "tern"):
+        model.to(device)
+        assert first.weight is second.weight is weight and weight.device.type == weight.grad.device.type == device
+        before = weight.detach().clone()
+        opt.step()
+        torch.testing.assert_close(weight.detach(), before - 0.1 * weight.grad)
+        model(torch.ones(1, 3, device=device)).sum().backward()
+    x = torch.nn.Parameter(torch.ones(2))
+    x.data = torch.zeros(2, device="tern")
+    assert x.device.type == "tern" and x.tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        x.data = torch.zeros(2).to_sparse()
