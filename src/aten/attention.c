@@ -2,7 +2,8 @@
  * else goes to its own math decomposition.
  *
  * Dropout inside attention and the debug mask are refused by that choice: there is no CPU kernel to fall back on. Results and gradients lie in memory as
- * [batch, length, heads, size], so that the usual .transpose(1, 2).reshape(...) behind attention copies nothing. */
+ * query, key and value do: those usually are [batch, length, heads, size] seen transposed, and then the .transpose(1, 2).reshape(...) behind attention copies
+ * nothing. */
 #include <math.h>
 #include "nn.h"
 
@@ -17,12 +18,6 @@ static bool is_mask(const tern_tensor *mask, const tern_tensor *q, const tern_te
   if (!mask) return true;
   const int64_t full[4] = {q->sizes[0], q->sizes[1], q->sizes[2], k->sizes[2]};
   return (mask->dtype == TERN_BOOL || tern_nn_is_float(mask)) && tern_nn_expands(mask, 4, full);
-}
-
-static void lie_by_length(tern_draft_output *output) {
-  const int64_t *s = output->sizes;
-  output->layout = TERN_GIVEN;
-  memcpy(output->strides, (int64_t[]){s[2] * s[1] * s[3], s[3], s[1] * s[3], 1}, 4 * sizeof *output->strides);
 }
 
 static tern_dtype sum_dtype(const tern_tensor *q) { return q->dtype == TERN_F64 ? TERN_F64 : TERN_F32; }
@@ -45,7 +40,10 @@ static tern_verdict call_attention(const tern_call *call, tern_status *status) {
   tern_draft_attr(&draft, tern_arg_bool(call, 5, false));
   draft_scale(call, &draft, 7, q);
   const int64_t sizes[4] = {q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]};
-  lie_by_length(tern_draft_result(&draft, (tern_dtype)q->dtype, 4, sizes));
+  if (v->sizes[3] == q->sizes[3])
+    tern_nn_result_like(&draft, (tern_dtype)q->dtype, q);
+  else
+    tern_draft_result(&draft, (tern_dtype)q->dtype, 4, sizes);
   tern_draft_result(&draft, sum_dtype(q), 3, sizes);
   *status = tern_draft_record(call, &draft, call->row, NULL);
   if (*status) return TERN_RECORD;
@@ -77,9 +75,7 @@ static tern_verdict infer_backward(const tern_call *call, tern_draft *draft) {
   tern_draft_attr(draft, wants_mask);
   draft_scale(call, draft, 16, q);
   for (int i = 0; i < 3; i++) {
-    tern_draft_output *gradient = tern_draft_result(draft, (tern_dtype)q->dtype, 4, inputs[i]->sizes);
-    lie_by_length(gradient);
-    gradient->undefined = !tern_nn_mask_has(call, 5, i);
+    tern_nn_result_like(draft, (tern_dtype)q->dtype, inputs[i])->undefined = !tern_nn_mask_has(call, 5, i);
   }
   if (wants_mask)
     tern_draft_result(draft, (tern_dtype)mask->dtype, mask->rank, mask->sizes);
