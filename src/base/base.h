@@ -85,6 +85,11 @@ void tern_setting_override(tern_setting setting, const char *value);
 const char *tern_setting_variable(tern_setting setting); /* "TERN_MODE" */
 const char *tern_setting_help(tern_setting setting);
 
+/* ---- the machine ---- */
+int64_t tern_machine_memory(void); /* bytes that this process may have: the machine's, or less where a container says so */
+/* "1.50 GiB". Returns `out`. */
+const char *tern_bytes_text(int64_t bytes, char *out, size_t size);
+
 /* ---- time ---- */
 double tern_now(void); /* seconds, monotonic */
 

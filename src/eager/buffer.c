@@ -38,8 +38,13 @@ static uintptr_t address_at(const tern_device *device, uintptr_t at) {
 tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, tern_buffer **out) {
   TERN_TRY(tern_check_not_forked());
   int64_t limit = device->info.memory_limit;
-  if (bytes > (size_t)1 << 56 || (limit > 0 && bytes > (size_t)limit))
-    return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: a tensor of %zu bytes cannot fit on the device, which may hold %lld bytes", bytes, (long long)limit);
+  if (TERN_UNLIKELY(bytes > (size_t)1 << 56 || (limit > 0 && bytes > (size_t)limit))) {
+    char texts[2][32];
+    return tern_shortage_report(device, tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: a tensor of %s cannot fit on tern:%d, which may hold %s%s",
+                                                       tern_bytes_text((int64_t)bytes, texts[0], sizeof texts[0]), device->ordinal,
+                                                       tern_bytes_text(limit, texts[1], sizeof texts[1]),
+                                                       *tern_setting_text(TERN_SETTING_MEMORY_LIMIT) ? " (TERN_MEMORY_LIMIT)" : ""));
+  }
   uintptr_t room = bytes ? (bytes + 127) & ~(uintptr_t)63 : 0; /* at least one byte between neighbours */
   tern_lock_take(&tern_record_lock);
   tern_buffer *b = device->spare_buffers;
@@ -67,9 +72,19 @@ tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, te
   b->local = 0;
   b->recording = 0;
   b->version = NULL;
+  b->held_at = NULL;
   if (bytes) b->address = address_at(device, at);
   *out = b;
   return NULL;
+}
+
+void tern_buffer_hold(tern_buffer *b) {
+  if (b->held_at) return;
+  tern_device *device = b->device;
+  b->next_held = device->held;
+  if (b->next_held) b->next_held->held_at = &b->next_held;
+  b->held_at = &device->held;
+  device->held = b;
 }
 
 /* A few descriptions are kept for the tensors to come: a step makes and drops thousands. */
@@ -77,6 +92,10 @@ void tern_buffer_free(tern_buffer *b) {
   enum { MOST_SPARE = 4096 };
   tern_device *device = b->device;
   tern_version_release(b->version);
+  if (b->held_at) {
+    *b->held_at = b->next_held;
+    if (b->next_held) b->next_held->held_at = b->held_at;
+  }
   tern_count.live_buffers--;
   if (device->n_spare_buffers < MOST_SPARE) {
     b->next_spare = device->spare_buffers;
@@ -153,6 +172,18 @@ tern_write_kind tern_base_write(tern_base *base, bool *has_contents, size_t byte
 
 /* ---- the host's ways in and out ---- */
 
+tern_status tern_upload(tern_device *device, tern_dtype dtype, int rank, const int64_t *dims, const void *host, tern_memory **out) {
+  const tern_backend *backend = device->backend;
+  tern_status status = backend->upload(device->hardware, dtype, rank, dims, host, out);
+  if (tern_error_code(status) != TERN_OUT_OF_MEMORY) return status;
+  /* What queued work still holds, and what is kept for reuse, may be what is missing. */
+  tern_error_free(status);
+  TERN_TRY(tern_device_flush(device));
+  tern_wait_backlog(device, 0);
+  backend->empty_cache(device->hardware);
+  return tern_shortage_report(device, backend->upload(device->hardware, dtype, rank, dims, host, out));
+}
+
 /* Replaces the contents by ready memory, which is taken over. Work recorded before still sees the old ones. */
 static tern_status replace_contents(tern_buffer *b, tern_memory *memory, const tern_base *base) {
   tern_device *device = b->device;
@@ -171,6 +202,7 @@ static tern_status replace_contents(tern_buffer *b, tern_memory *memory, const t
     b->version = fresh;
     b->base = *base;
     b->has_contents = true;
+    tern_buffer_hold(b);
     fresh = old;
   }
   tern_lock_give(&tern_record_lock);
@@ -186,7 +218,7 @@ tern_status tern_buffer_write(tern_buffer *b, tern_dtype dtype, int rank, const 
     return tern_error_new(TERN_INVALID_ARGUMENT, "a write of %zu elements of %s does not fit in a storage of %zu bytes", count, tern_dtype_name(dtype), b->bytes);
   if (!count) return NULL;
   tern_memory *memory;
-  TERN_TRY(b->device->backend->upload(b->device->hardware, dtype, rank, dims, host, &memory));
+  TERN_TRY(tern_upload(b->device, dtype, rank, dims, host, &memory));
   tern_base base = {.dtype = dtype, .rank = rank};
   if (rank) memcpy(base.dims, dims, (size_t)rank * sizeof *dims);
   return replace_contents(b, memory, &base);
@@ -254,7 +286,7 @@ static tern_status grown_copy(tern_buffer *b, size_t bytes, tern_memory *old, te
   size_t size = b->has_contents ? tern_dtype_size(b->base.dtype) : 1;
   tern_dtype dtype = b->has_contents && bytes % size == 0 ? b->base.dtype : TERN_U8;
   int64_t count = (int64_t)(bytes / tern_dtype_size(dtype));
-  if (!status) status = backend->upload(b->device->hardware, dtype, 1, &count, host, out);
+  if (!status) status = tern_upload(b->device, dtype, 1, &count, host, out);
   free(host);
   return status;
 }

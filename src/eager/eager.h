@@ -26,6 +26,18 @@ void tern_device_stats(tern_device *device, tern_backend_stats *out);
 void tern_device_reset_peak(tern_device *device);
 void tern_device_empty_cache(tern_device *device);
 
+/* Tensors that are alive and have contents, alike ones (line, dtype, dims, pending) as one row, the largest total first: the number of rows, to be freed by the caller. */
+typedef struct tern_live {
+  uint32_t line;            /* that made them; 0 = unknown */
+  int count;
+  bool is_pending;          /* a program that has not run will make the contents */
+  int64_t bytes;            /* of all of them */
+  tern_dtype dtype;
+  int rank;
+  int64_t dims[TERN_MAX_TENSOR_RANK];
+} tern_live;
+int tern_device_live(tern_device *device, tern_live **out);
+
 /* ---- buffers ---- */
 /* A buffer of `bytes` whose contents are undefined. No memory is taken until something is written. `line` may be 0. */
 tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, tern_buffer **out);

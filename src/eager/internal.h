@@ -49,6 +49,7 @@ struct tern_buffer {
     tern_version *version;       /* contents before the current recording; NULL: undefined */
     struct tern_buffer *next_spare; /* of one that is kept for reuse */
   };
+  struct tern_buffer *next_held, **held_at; /* in the device's list of those that were given contents; held_at is NULL for others */
   tern_base base;          /* of the contents at the end of the current recording */
 };
 
@@ -120,6 +121,7 @@ struct tern_device {
   uintptr_t next_address;        /* record lock */
   tern_buffer *spare_buffers;    /* record lock */
   int n_spare_buffers;
+  tern_buffer *held;              /* record lock: the buffers that were given contents */
   tern_recording *recording;      /* record lock */
   tern_recording *spare;          /* record lock */
   uint32_t soft_limit, hard_limit; /* nodes */
@@ -141,10 +143,14 @@ extern tern_lock tern_record_lock;
 tern_version *tern_version_new(tern_device *device); /* pending, one reference; NULL without memory */
 void tern_version_retain(tern_version *version);
 void tern_version_release(tern_version *version);    /* NULL is fine */
+void tern_buffer_hold(tern_buffer *buffer);          /* record lock held: it is given contents, for tern_device_live */
 void tern_buffer_free(tern_buffer *buffer);          /* record lock held; it must not be live nor recorded */
 typedef enum tern_write_kind { TERN_WRITE_WHOLE, TERN_WRITE_PART } tern_write_kind;
 /* What a write does to the description of the contents: recording and lowering must agree, so both ask here. *has_contents is updated. */
 tern_write_kind tern_base_write(tern_base *base, bool *has_contents, size_t bytes, const tern_output *output, int *order);
+
+/* The backend's upload. Where memory is short, what is queued is finished and what is kept for reuse given back, and it is tried again. No lock held. */
+tern_status tern_upload(tern_device *device, tern_dtype dtype, int rank, const int64_t *dims, const void *host, tern_memory **out);
 
 /* ---- record.c ---- */
 tern_status tern_recording_take(tern_device *device, tern_recording **out); /* record lock held */
@@ -166,6 +172,13 @@ tern_status tern_lower(const tern_recording *recording, uint32_t n_nodes, const 
  * afterwards of those behind it; skipped[node] is set where the node cannot run. A node that would spoil good contents that somebody can still see
  * (visible[local]) ends the walk: its number is returned and its failure given in *raised; without one the number of nodes is returned. Without host memory: 0. */
 uint32_t tern_recording_spread_failures(const tern_recording *recording, const bool *visible, const tern_failure **failures, bool *skipped, const tern_failure **raised);
+
+/* ---- shortage.c ---- */
+/* The node among the first n_nodes at which an eager run would have had no memory, with `in_use` bytes at the start; without one the node with the largest results, or
+ * n_nodes. dies[local]: nobody but the recording sees it. *bytes: what that node's results take. */
+uint32_t tern_recording_blame_memory(const tern_recording *recording, uint32_t n_nodes, const bool *dies, int64_t in_use, int64_t limit, size_t *bytes);
+/* Takes an error and adds, where memory ran out, the largest live tensors and what to try, on lines of their own. No lock held. */
+tern_status tern_shortage_report(tern_device *device, tern_status status);
 
 /* ---- worker.c ---- */
 tern_status tern_worker_start(tern_device *device);

@@ -126,7 +126,7 @@ static tern_status relabel(tern_buffer *b, tern_dtype dtype, bool *submitted) {
     if (!status && (!(host = malloc(b->bytes ? b->bytes : 1)) || !(fresh = tern_version_new(device))))
       status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory to reinterpret %zu bytes", b->bytes);
     if (!status) status = device->backend->download(device->hardware, version->memory, host, device->backend->size(version->memory));
-    if (!status) status = device->backend->upload(device->hardware, dtype, 1, &count, host, &fresh->memory);
+    if (!status) status = tern_upload(device, dtype, 1, &count, host, &fresh->memory);
     free(host);
     tern_lock_take(&tern_record_lock);
     if (!status) {
@@ -292,6 +292,7 @@ tern_status tern_cut(tern_device *device, bool *submitted) {
     if (job->outputs[i]) {
       b->version = job->outputs[i];
       tern_version_retain(b->version);
+      tern_buffer_hold(b);
     } else if (b->is_live) {
       tern_version_retain(b->version);
     } else {

@@ -35,13 +35,13 @@ static tern_failure *failure_new(tern_status status, const char *operation, uint
   return f;
 }
 
-/* The error as a caller sees it: operation, what was wrong, the user's line. Resolves the line: not for the worker thread. */
+/* The error as a caller sees it: operation, what was wrong, the user's line; below, what an error of several lines says more. */
 static tern_status failure_status(const tern_failure *f) {
   char place[256];
   tern_line_describe(f->line, place, sizeof place);
-  const char *message = tern_error_message(f->status);
+  const char *message = tern_error_message(f->status), *more = strchrnul(message, '\n');
   tern_code code = tern_error_code(f->status);
-  if (f->operation && place[0]) return tern_error_new(code, "%s: %s (recorded at %s)", f->operation, message, place);
+  if (f->operation && place[0]) return tern_error_new(code, "%s: %.*s (recorded at %s)%s", f->operation, (int)(more - message), message, place, more);
   if (f->operation) return tern_error_new(code, "%s: %s", f->operation, message);
   return tern_error_clone(f->status);
 }
@@ -225,13 +225,46 @@ static tern_status run_some(tern_device *device, tern_job *job, uint32_t n_nodes
   return status;
 }
 
+/* Names the node for which there was no memory among the first n_nodes, and says what its results take. */
+static uint32_t blame_memory(tern_device *device, const tern_job *job, uint32_t n_nodes, tern_status *status) {
+  const tern_recording *r = job->recording;
+  bool *dies = calloc((size_t)r->n_locals + 1, sizeof *dies);
+  if (!dies) return n_nodes;
+  for (uint32_t i = 0; i < r->n_locals; i++) dies[i] = !job->outputs[i] && (!job->inputs[i] || atomic_load(&job->inputs[i]->references) == 1);
+  tern_backend_stats stats;
+  device->backend->stats(device->hardware, &stats);
+  size_t bytes;
+  uint32_t node = tern_recording_blame_memory(r, n_nodes, dies, stats.bytes_in_use, device->info.memory_limit, &bytes);
+  free(dies);
+  if (status && bytes) {
+    char size[32];
+    tern_status longer = tern_error_new(TERN_OUT_OF_MEMORY, "%s; the result of this operation takes %s", tern_error_message(*status),
+                                        tern_bytes_text((int64_t)bytes, size, sizeof size));
+    tern_error_free(*status);
+    *status = longer;
+  }
+  return node;
+}
+
 /* A new failure at a node: those before it run on their own, so that their effects stand; everything behind is discarded. */
 static tern_failure *fail_at(tern_device *device, tern_job *job, uint32_t failed_node, const bool *skipped, tern_status status) {
   const tern_recording *r = job->recording;
+  if (tern_error_code(status) == TERN_OUT_OF_MEMORY) {
+    if (failed_node >= r->n_nodes) failed_node = blame_memory(device, job, r->n_nodes, &status);
+    status = tern_shortage_report(device, status);
+  }
   const tern_recorded_node *node = failed_node < r->n_nodes ? &r->nodes[failed_node] : NULL;
   tern_failure *failure = failure_new(status, node ? node->operation->name : NULL, node ? node->line : r->nodes[r->n_nodes - 1].line);
-  uint32_t ignored;
-  if (node) tern_error_free(run_some(device, job, failed_node, skipped, &ignored)); /* the first failure is the one to report */
+  while (node && failed_node) {
+    uint32_t ignored;
+    tern_status again = run_some(device, job, failed_node, skipped, &ignored);
+    tern_code code = tern_error_code(again);
+    tern_error_free(again); /* the first failure is the one to report */
+    if (code != TERN_OUT_OF_MEMORY) break;
+    /* Even those do not fit together: fewer. */
+    uint32_t fewer = blame_memory(device, job, failed_node, NULL);
+    failed_node = fewer < failed_node ? fewer : failed_node - 1;
+  }
   return failure;
 }
 

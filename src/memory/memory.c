@@ -4,7 +4,6 @@
 #include "memory.h"
 #include <pthread.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { CLASSES = 64 * 8, HEADER = 64, SMALLEST_LOG2 = 6 };
 
@@ -32,16 +31,11 @@ static int class_of(size_t bytes, size_t *room) {
   return (log2 - SMALLEST_LOG2) * 8 + (int)eighth;
 }
 
-static int64_t machine_memory(void) {
-  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && size > 0 ? (int64_t)pages * size : INT64_MAX;
-}
-
 tern_status tern_allocator_new(int64_t limit, tern_allocator **out) {
   tern_allocator *a = calloc(1, sizeof *a);
   if (!a) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for an allocator");
   pthread_mutex_init(&a->lock, NULL);
-  a->limit = limit > 0 ? limit : tern_setting_int(TERN_SETTING_MEMORY_LIMIT, machine_memory());
+  a->limit = limit > 0 ? limit : tern_setting_int(TERN_SETTING_MEMORY_LIMIT, tern_machine_memory());
   *out = a;
   return NULL;
 }
@@ -63,6 +57,13 @@ void tern_allocator_free(tern_allocator *a) {
   free(a);
 }
 
+static tern_status refused(size_t bytes, int64_t in_use, int64_t limit) {
+  char texts[3][32];
+  return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: %s asked for, %s in use, the limit is %s (%s)", tern_bytes_text((int64_t)bytes, texts[0], sizeof texts[0]),
+                        tern_bytes_text(in_use, texts[1], sizeof texts[1]), tern_bytes_text(limit, texts[2], sizeof texts[2]),
+                        *tern_setting_text(TERN_SETTING_MEMORY_LIMIT) ? "TERN_MEMORY_LIMIT" : "this machine's memory; TERN_MEMORY_LIMIT sets another");
+}
+
 tern_status tern_allocate(tern_allocator *a, size_t bytes, void **out) {
   size_t room = 0;
   int class = bytes <= (size_t)1 << 48 ? class_of(bytes, &room) : -1;
@@ -70,8 +71,7 @@ tern_status tern_allocate(tern_allocator *a, size_t bytes, void **out) {
   if (class < 0 || (int64_t)bytes > a->limit - a->in_use) {
     int64_t in_use = a->in_use;
     pthread_mutex_unlock(&a->lock);
-    return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: %zu bytes asked for, %lld in use, limit %lld (TERN_MEMORY_LIMIT)", bytes,
-                          (long long)in_use, (long long)a->limit);
+    return refused(bytes, in_use, a->limit);
   }
   block *b = a->kept[class];
   if (b) {

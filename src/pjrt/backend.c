@@ -79,6 +79,8 @@ static void info(tern_backend_device *device, tern_backend_info *out) {
   out->has_complex = !(client->target->lacks & 1u << TERN_C64);
   struct pjrt_Device_MemoryStats told;
   if (memory_stats(device, &told) && told.bytes_limit_is_set) out->memory_limit = told.bytes_limit;
+  /* A plug-in for the CPU that does not tell has the machine's memory. */
+  if (!out->memory_limit && !strcmp(client->platform_name, "cpu")) out->memory_limit = tern_machine_memory();
   if (device->limit && (!out->memory_limit || device->limit < out->memory_limit)) out->memory_limit = device->limit;
 }
 

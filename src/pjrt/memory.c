@@ -26,8 +26,10 @@ tern_status tern_pjrt_make_room(tern_backend_device *device, int64_t bytes) {
   int64_t used = device->stats.bytes_in_use;
   pthread_mutex_unlock(&device->lock);
   if (bytes <= device->limit - used) return NULL;
-  return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory on %s:%d: asked for %lld bytes with %lld in use, and the limit (TERN_MEMORY_LIMIT) is %lld",
-                        device->name, device->ordinal, (long long)bytes, (long long)used, (long long)device->limit);
+  char texts[3][32];
+  return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory on %s:%d: %s asked for, %s in use, the limit is %s (TERN_MEMORY_LIMIT)", device->name, device->ordinal,
+                        tern_bytes_text(bytes, texts[0], sizeof texts[0]), tern_bytes_text(used, texts[1], sizeof texts[1]),
+                        tern_bytes_text(device->limit, texts[2], sizeof texts[2]));
 }
 
 /* ---- buffers ---- */

@@ -75,7 +75,7 @@ void require(bool condition, tern_code code, const Parts &...parts) {
   std::string message = coded(code, tern_error_message(status)), where = line_text(line);
   tern_error_free(status);
   /* An error of deferred work names its own line already, which is not the line that waited for it. */
-  if (!where.empty() && message.find("recorded at ") == std::string::npos) message += "\n  at " + where;
+  if (!where.empty() && message.find("recorded at ") == std::string::npos) message.insert(std::min(message.find('\n'), message.size()), "\n  at " + where);
   throw_error(code, message);
 }
 

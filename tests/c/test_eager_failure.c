@@ -135,7 +135,13 @@ static void a_program_that_runs_out_of_memory(void **state) {
   add_to(kept, kept);
   tern_status status = tern_buffer_read(big[1], 0, 8, sink);
   assert_int_equal(tern_error_code(status), TERN_OUT_OF_MEMORY);
+  /* The second fill is the one too many; the tensors alive are listed, and what came before is done. */
+  assert_int_equal(strncmp(tern_error_message(status), "test::fill: out of memory", 25), 0);
+  assert_non_null(strstr(tern_error_message(status), "f32[2]"));
+  assert_non_null(strstr(tern_error_message(status), "To try: "));
   tern_error_free(status);
+  must(tern_buffer_read(big[0], 0, 8, sink));
+  assert_true(sink[0] == 1 && sink[1] == 1);
   tern_buffer_release(big[0]);
   tern_buffer_release(big[1]);
   EXPECT(kept, 1, 2);

@@ -89,12 +89,6 @@ def a_read_behind_a_bad_index():
     (lost * 2).sum().item()
 
 
-def a_program_too_large():
-    n = torch.tern.mem_get_info()[1] // 4 * 6 // 10  # floats: each takes six tenths of what there is
-    first, second = torch.ones(n, device="tern"), torch.full((n,), 2.0, device="tern")
-    return first[0].item(), second
-
-
 KINDS = {
     "index": (IndexError, "TERN-INDEX", lambda: on_tern(1.0, 2.0, 3.0)[on_tern(7)].cpu()),
     "embedding": (IndexError, "TERN-INDEX", a_read_behind_a_bad_index),
@@ -159,6 +153,62 @@ def test_a_forked_child():
         """
     )
     assert done.stdout.startswith("[TERN-FORK] ") and done.stdout.rstrip().endswith("[3.0, 3.0]"), done.stdout + done.stderr
+
+
+# ---- out of memory ----
+SHORT_OF_MEMORY = """
+import torch
+def build():
+    return [torch.randn(256, 1024, device="tern") for _ in range(20)]
+kept = build()
+torch.tern.synchronize()
+counter = torch.zeros(3, device="tern")
+model = torch.nn.Linear(4, 2).to("tern")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def forward():
+    counter.add_(1)
+    a = torch.ones(4 << 20, device="tern")
+    b = a * 2
+    c = b + a  # the third of 16 MiB beside 20: one too many for 64
+    counter.add_(1)
+    return a, b, c, c.exp()
+try:
+    results = forward()
+    print("read", results[-1][0].item())
+except torch.OutOfMemoryError as error:
+    print(error)
+print("counter", counter.cpu().tolist(), "allocated", torch.tern.memory_allocated() >> 20)
+try:
+    torch.ones(16 << 20).to("tern")
+except torch.OutOfMemoryError as error:
+    print(error)
+results = None
+for _ in range(2):
+    optimizer.zero_grad()
+    model(torch.ones(3, 4, device="tern")).sum().backward()
+    optimizer.step()
+print("trained", torch.isfinite(model.weight).all().item(), torch.ones(4 << 20, device="tern").sum().item())
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", "xla-cpu"])
+def test_a_program_that_does_not_fit(device, tmp_path):
+    script = tmp_path / "short.py"
+    script.write_text(SHORT_OF_MEMORY)
+    environment = {**os.environ, "TERN_DEVICE": device, "TERN_MEMORY_LIMIT": "64M", "TERN_DEVICE_COUNT": "1"}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.index("[TERN-OOM] "), done.stdout.rindex("[TERN-OOM] ")
+    told = done.stdout[first:second]
+    # The operation and line at which running one operation at a time would have stopped; total, limit and what to try; who holds what.
+    assert told.startswith("[TERN-OOM] aten::add.Tensor: out of memory") and "the limit is 64.00 MiB (TERN_MEMORY_LIMIT)" in told
+    assert "the result of this operation takes 16.00 MiB (recorded at short.py:14 (forward))\n" in told
+    assert "(20.00 MiB in all)" in told and "20.00 MiB  f32[256, 1024] x 20  short.py:4 (build" in told
+    assert "16.00 MiB  f32[4194304]  short.py:12 (forward), not made yet" in told and "To try: " in told
+    # What came before the operation stands, and only that.
+    assert "counter [1.0, 1.0, 1.0] allocated 52" in told
+    assert "\n  at short.py:24 (<module>)\n" in done.stdout[second:]
+    assert done.stdout.endswith("trained True 4194304.0\n")
 
 
 # ---- fallbacks ----
