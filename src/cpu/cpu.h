@@ -47,6 +47,7 @@ typedef struct tern_kernel {
 typedef struct tern_kernel_table {
   const char *isa;          /* "baseline", "avx2", "avx512" */
   tern_kernel rows[TERN_OP_COUNT];
+  double (*peak)(int64_t rounds);          /* runs multiply-adds in registers; returns how many floating-point operations that were */
   const struct tern_block_machine *blocks; /* the block interpreter's instructions for this instruction set (blocks.h) */
 } tern_kernel_table;
 

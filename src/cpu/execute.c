@@ -60,8 +60,9 @@ static tern_status run_kernel(const tern_kernel_step *k, char *const *base, char
   return status;
 }
 
-static tern_status run_steps(const tern_executable *x, char *const *base, char *scratch, int64_t per_thread, tern_launch *launch) {
+static tern_status run_steps(tern_executable *x, char *const *base, char *scratch, int64_t per_thread, tern_launch *launch) {
   const tern_block_machine *machine = x->kernels->blocks;
+  if (TERN_UNLIKELY(x->times != NULL)) tern_plan_times_begin(x);
   for (const tern_step *s = x->steps, *end = s + x->n_steps; s < end; s++) {
     switch (s->kind) {
       case TERN_STEP_GROUP: tern_group_run(s->group, machine, base, scratch, per_thread); break;
@@ -72,7 +73,9 @@ static tern_status run_steps(const tern_executable *x, char *const *base, char *
         machine->fill(tern_dtype_size(f->value.dtype), base[f->value.location] + f->value.offset, f->count, base[f->location]);
       }
     }
+    if (TERN_UNLIKELY(x->times != NULL)) tern_plan_times_step(x, (int32_t)(s - x->steps));
   }
+  if (TERN_UNLIKELY(x->times != NULL)) tern_plan_times_end(x);
   return NULL;
 }
 

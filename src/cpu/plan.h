@@ -143,6 +143,7 @@ struct tern_executable {
   int64_t *output_bytes;
   int32_t *output_takes;     /* per result: the donated input whose memory it becomes, or -1 */
   int64_t slab;              /* bytes of temporaries */
+  struct tern_plan_times *times;   /* with TERN_PRINT=plan: what each step took so far (plan_measure.c); else NULL */
   int64_t scratch, kernel_scratch; /* bytes of scratch: of a group, per thread; of a kernel, in all */
 };
 
@@ -172,6 +173,11 @@ int64_t tern_group_partials(const tern_group *group);
 
 /* ---- the rest ---- */
 tern_status tern_plan_program(const tern_program *program, const tern_kernel_table *kernels, tern_executable *out);
-void tern_plan_print(const tern_executable *executable, const tern_program *program);
+/* Prints the steps, and keeps their lines to print again with times after a few launches. */
+void tern_plan_print(tern_executable *executable, const tern_program *program);
+/* plan_measure.c: before and after a launch, and after each of its steps; where `times` is set. */
+void tern_plan_times_begin(tern_executable *executable);
+void tern_plan_times_step(tern_executable *executable, int32_t step);
+void tern_plan_times_end(tern_executable *executable);
 void tern_group_run(const tern_group *group, const tern_block_machine *machine, char *const *base, char *scratch, int64_t scratch_per_thread);
 #endif

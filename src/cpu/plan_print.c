@@ -43,7 +43,8 @@ static void append_group(char *line, size_t size, const tern_executable *x, cons
   for (int32_t i = 0; i < g->n_reducers; i++) append(line, size, " %s", place_name(x, g->reducers[i].location, place, sizeof place));
 }
 
-void tern_plan_print(const tern_executable *x, const tern_program *program) {
+void tern_plan_print(tern_executable *x, const tern_program *program) {
+  char **lines = tern_arena_alloc(&x->arena, (size_t)(x->n_steps + 1) * sizeof *lines);
   tern_print("plan: %d operations in %d steps, %lld bytes of temporaries, kernels %s\n", program->n_ops, x->n_steps, (long long)x->slab, x->kernels->isa);
   for (int32_t s = 0; s < x->n_steps; s++) {
     const tern_step *step = &x->steps[s];
@@ -66,6 +67,9 @@ void tern_plan_print(const tern_executable *x, const tern_program *program) {
       append(line, sizeof line, "fill %lld to %s", (long long)step->fill->count, place_name(x, step->fill->location, place, sizeof place));
     }
     const char *where = program->describe_tag ? program->describe_tag(program->describe_context, step->tag) : "";
-    tern_print("  %3d %s%s%s\n", s, line, where && *where ? "  # " : "", where ? where : "");
+    if (where && *where) append(line, sizeof line, "  # %s", where);
+    tern_print("  %3d %s\n", s, line);
+    if (lines) lines[s] = tern_arena_copy(&x->arena, line, strlen(line) + 1);
   }
+  if (lines) tern_plan_times_new(x, lines);
 }

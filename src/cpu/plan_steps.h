@@ -23,4 +23,6 @@ tern_status tern_plan_emit(tern_planner *planner, int32_t step);
 tern_status tern_plan_emit_results(tern_planner *planner);
 /* plan_place.c: decides where every location lies. */
 tern_status tern_plan_place(tern_planner *planner);
+/* plan_measure.c: makes `times` for an executable whose steps are known. `lines` has one text per step, in the executable's arena. */
+void tern_plan_times_new(tern_executable *executable, char **lines);
 #endif

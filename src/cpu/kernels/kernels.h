@@ -40,6 +40,8 @@
 TERN_KERNEL_FAMILIES(TERN_FAMILY_DECLARE)
 #undef TERN_FAMILY_DECLARE
 
+double TERN_ISA_NAME(tern_peak_run)(int64_t rounds); /* peak.c */
+
 /* The block interpreter's instructions (blocks.h). */
 struct tern_block_machine;
 __attribute__((weak)) const struct tern_block_machine *TERN_ISA_NAME(tern_block_machine_get)(void);

@@ -10,6 +10,7 @@ static void fill(void) {
   if (TERN_ISA_NAME(tern_register_##family)) TERN_ISA_NAME(tern_register_##family)(table.rows);
   TERN_KERNEL_FAMILIES(TERN_FAMILY_FILL)
 #undef TERN_FAMILY_FILL
+  table.peak = TERN_ISA_NAME(tern_peak_run);
   if (TERN_ISA_NAME(tern_block_machine_get)) table.blocks = TERN_ISA_NAME(tern_block_machine_get)();
 }
 
