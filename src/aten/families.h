@@ -22,6 +22,8 @@
   F(loss)                     \
   F(conv)                     \
   F(pooling)                  \
+  F(resample)                 \
+  F(grid)                     \
   F(embedding)                \
   F(index)                    \
   F(sort)                     \
