@@ -60,6 +60,8 @@ typedef struct tern_host {
   tern_status (*resize_argument)(void *call, int index, int rank, const int64_t *sizes, tern_tensor *out);
   /* The call's next returned value is an integer (attention's max_q and max_k). NULL where the host has no such results. */
   void (*return_int)(void *call, int64_t value);
+  /* Reads the first `bytes` of a buffer, finishing what they depend on. NULL: the host has nothing to let go of meanwhile, and tern_buffer_read will do. */
+  tern_status (*read)(void *call, tern_buffer *buffer, size_t bytes, void *out);
 } tern_host;
 
 typedef struct tern_call {

@@ -26,6 +26,8 @@
   F(grid)                     \
   F(embedding)                \
   F(index)                    \
+  F(nonzero)                  \
+  F(unique)                   \
   F(sort)                     \
   F(random)                   \
   F(amp)

@@ -11,5 +11,7 @@ tern_verdict tern_index_infer(const tern_call *call, tern_draft *draft);
 tern_status tern_index_lower(const tern_lowering *node, tern_value *results);
 tern_verdict tern_index_put_infer(const tern_call *call, tern_draft *draft);
 tern_status tern_index_put_lower(const tern_lowering *node, tern_value *results);
+/* The same with masks among the indices, whose results' sizes depend on data (nonzero.c). */
+tern_verdict tern_index_masks(const tern_call *call, tern_status *status);
 
 #endif

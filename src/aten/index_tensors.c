@@ -2,7 +2,8 @@
  *
  * The index tensors broadcast against each other. Where the dimensions they index lie side by side they are seen as one flat dimension, indexed by one
  * combined index, and the broadcast shape takes their place; otherwise they are first moved to the front, and the broadcast shape comes first (NumPy's rule,
- * see aten/src/ATen/native/TensorAdvancedIndexing.cpp). Masks have results whose sizes depend on data: they are PyTorch's, but for x[mask] = number. */
+ * see aten/src/ATen/native/TensorAdvancedIndexing.cpp). Masks, but for x[mask] = number, are made
+ * into index tensors first (nonzero.c). */
 #include "index.h"
 
 typedef struct plan {

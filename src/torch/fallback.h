@@ -191,21 +191,21 @@ void replay(const c10::OperatorHandle &op, c10::ArrayRef<c10::IValue> arguments,
   op.redispatchBoxed(c10::DispatchKeySet(key), &stack);
 }
 
-/* Replays a rejected call where it costs nothing, on Meta: returns only if PyTorch finds nothing wrong. Meta's words differ from those that people know (its rules
- * are written in Python for some operators), so what it refuses is refused again by the CPU kernel, on zeros. */
+/* Replays a rejected call where it costs nothing, on Meta: returns if PyTorch finds nothing wrong. Meta's words differ from those that people know (its rules
+ * are written in Python for some operators), so what it refuses is refused again by the CPU kernel, on zeros; if that takes it, the values decide. */
 inline void replay_on_meta(const c10::OperatorHandle &op, c10::ArrayRef<c10::IValue> arguments) {
   check_one_device(op, arguments);
   if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return;
   try {
     replay(op, arguments, c10::DispatchKey::Meta, c10::kMeta, on_meta);
-  } catch (const c10::NotImplementedError &) { /* Meta knows less than the CPU: that decides */
+  } catch (const c10::NotImplementedError &) { /* Meta knows less than the CPU kernel, which is asked next */
   } catch (...) {
     constexpr size_t most = (size_t)256 << 20;
     size_t bytes = 0;
     for (const c10::IValue &argument : arguments)
       each_tensor(argument, [&](const at::Tensor &tensor) { bytes += tensor.has_storage() ? tensor.storage().nbytes() : 0; });
-    if (bytes <= most && op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) replay(op, arguments, c10::DispatchKey::CPU, c10::kCPU, as_zeros);
-    throw;
+    if (bytes > most || !op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) throw;
+    replay(op, arguments, c10::DispatchKey::CPU, c10::kCPU, as_zeros);
   }
 }
 
@@ -225,24 +225,12 @@ inline at::Generator cpu_generator(c10::DeviceIndex index, const std::optional<a
   return at::detail::createCPUGenerator((uint64_t)tern_hash_mix((uint64_t)seed, (uint64_t)offset));
 }
 
-/* Operators whose result's shape depends on values: the host has to see them, and PyTorch's kernel is the implementation. They are never refused or warned of, and
- * counted only where the contents had to be copied. */
-inline bool is_data_dependent(const c10::OperatorHandle &op, c10::ArrayRef<c10::IValue> arguments) {
-  static const std::unordered_set<std::string> names = {"aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive",
-                                                        "aten::unique_dim_consecutive"};
-  if (op.schema().name() != "aten::index") return names.count(op.schema().name()) != 0;
-  bool mask = false;
-  each_tensor(arguments[1], [&](const at::Tensor &index) { mask |= index.scalar_type() == at::kBool || index.scalar_type() == at::kByte; });
-  return mask;
-}
-
-inline void announce_fallback(const c10::OperatorHandle &op, uint32_t line, bool data_dependent) {
+inline void announce_fallback(const c10::OperatorHandle &op, uint32_t line) {
   static std::mutex lock;
   static std::unordered_set<std::string> told;
   const c10::OperatorName &name = op.operator_name();
   std::string text = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
   tern_stats_fallback(text.c_str(), line);
-  if (data_dependent) return;
   const char *wish = tern_setting_text(TERN_SETTING_FALLBACK);
   std::string where = line_text(line);
   if (!strcmp(wish, "error"))
@@ -304,7 +292,8 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
   exchange(before);
 }
 
-[[gnu::noinline]] inline void fall_back(const c10::OperatorHandle &op, torch::jit::Stack *stack, uint32_t line) {
+/* `rejected`: the row found the arguments wrong, so that the kernel is expected to raise; it is a fallback only if it does not. */
+[[gnu::noinline]] inline void fall_back(const c10::OperatorHandle &op, torch::jit::Stack *stack, uint32_t line, bool rejected = false) {
   const c10::FunctionSchema &schema = op.schema();
   size_t n = schema.arguments().size();
   std::vector<c10::IValue> arguments = torch::jit::pop(*stack, n);
@@ -319,9 +308,9 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
     if (index < 0 && argument.isDevice() && argument.toDevice().type() == kTern) index = device_index(argument.toDevice().index());
   }
   index = device_index(index);
-  bool data_dependent = is_data_dependent(op, arguments), random = draws(op);
+  bool random = draws(op);
   if (random && draws_on_host.load(std::memory_order_relaxed)) tern_stats_host_draw();
-  else if (!data_dependent || !tern_device_info(device_at(index))->host_addressable) announce_fallback(op, line, data_dependent);
+  else if (!rejected) announce_fallback(op, line);
 
   HostView view(HostView::SHARED);
   torch::jit::Stack cpu;
@@ -334,6 +323,7 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
   }
   std::vector<c10::IValue> given(cpu.begin(), cpu.end());
   run_on_cpu(op, cpu, index);
+  if (rejected) announce_fallback(op, line);
 
   for (size_t i = 0; i < n; i++) {
     const c10::AliasInfo *alias = schema.arguments()[i].alias_info();

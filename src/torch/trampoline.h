@@ -113,7 +113,14 @@ inline tern_status host_resize_argument(void *shim, int index, int rank, const i
   });
 }
 
-inline const tern_host host_functions = {host_new_result, host_return_argument, host_return_undefined, host_resize_argument, host_return_int};
+inline tern_status host_read(void *, tern_buffer *buffer, size_t bytes, void *out) {
+  void *gil = tern_python_gil_release();
+  tern_status status = tern_buffer_read(buffer, 0, bytes, out);
+  tern_python_gil_restore(gil);
+  return status;
+}
+
+inline const tern_host host_functions = {host_new_result, host_return_argument, host_return_undefined, host_resize_argument, host_return_int, host_read};
 
 /* ---- reading arguments ---- */
 /* Each returns false where the CPU kernels must serve the call. */
@@ -235,7 +242,7 @@ inline tern_verdict record(const Entry &entry, const tern_argument *arguments, C
 /* The verdicts other than TERN_RECORD: the stack goes in as it came and comes out with the results. */
 [[gnu::noinline]] inline void serve_otherwise(const Entry &entry, tern_verdict verdict, torch::jit::Stack *stack, uint32_t line) {
   if (verdict == TERN_REJECT) replay_on_meta(entry.op, torch::jit::last(*stack, entry.n));
-  fall_back(entry.op, stack, line);
+  fall_back(entry.op, stack, line, verdict == TERN_REJECT);
 }
 
 inline void push_results(const Entry &entry, Call &call, torch::jit::Stack *stack) {
