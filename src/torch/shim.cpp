@@ -8,9 +8,11 @@
  *   compare.h     debug mode
  *   trampoline.h  every row of src/aten's table
  *   policies.h    autocast, attention's choice, recurrent cells
+ *   recurrent.h   whole LSTM and GRU layers
  *
  * Built for one minor version of PyTorch: its C++ interface promises nothing across them. */
 #include "policies.h"
+#include "recurrent.h"
 #include "storage.h"
 
 namespace tern {
@@ -20,7 +22,7 @@ static const std::unordered_set<std::string> own_names = {
     "empty.memory_format", "empty_strided", "as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "resize_",
     "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor", "set_", "is_set_to", "record_stream", "_has_compatible_shallow_copy_type",
     "conj_physical_", "copy_", "_copy_from", "_copy_from_and_resize", "_local_scalar_dense", "equal",
-    "_fused_sdp_choice", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward"};
+    "_fused_sdp_choice", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward", "lstm.input", "gru.input"};
 
 static void register_all() {
   register_device();
@@ -31,6 +33,7 @@ static void register_all() {
   register_copy(*aten);
   register_rows(*aten, own_names);
   register_policies(*aten);
+  register_recurrent(*aten);
   std::unordered_set<std::string> native = own_names;
   native.insert(table.names.begin(), table.names.end());
   register_fallback(*any, *aten, native);
