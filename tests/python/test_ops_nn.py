@@ -112,6 +112,24 @@ def test_attention(causal):
         compare(lambda *t: F.scaled_dot_product_attention(*t[:3], attn_mask=t[3]), q, k, v, torch.ones(5, 5).tril().bool(), strides=False)
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_bags_of_rows(mode, dtype):
+    table, flat, offsets = floats(7, 4, dtype=dtype), ids(7, 24), torch.tensor([0, 3, 3, 10, 24])
+    compare(lambda i, t: F.embedding_bag(i, t, mode=mode), ids(7, 4, 6), table)
+    compare(lambda i, t, o: F.embedding_bag(i, t, o, mode=mode), flat, table, offsets)
+    compare(lambda i, t, o: F.embedding_bag(i, t, o, mode=mode), flat.int(), table, offsets.int())
+    if mode == "sum":
+        weights = floats(24, dtype=dtype, grad=False)
+        compare(lambda i, t, o, w: F.embedding_bag(i, t, o, mode=mode, per_sample_weights=w), flat, table, offsets, weights)
+
+
+@pytest.mark.parametrize("index, offsets", [([1, 7], [0]), ([1, -1], [0]), ([1, 2], [1]), ([1, 2, 3], [0, 3, 2]), ([1, 2], [0, 3])])
+def test_bags_check_their_numbers(index, offsets):
+    with pytest.raises(IndexError, match="out of range"):
+        F.embedding_bag(torch.tensor(index).to("tern"), torch.ones(7, 2).to("tern"), torch.tensor(offsets).to("tern")).cpu()
+
+
 def test_embedding_and_indexing():
     table, index = floats(7, 4), ids(7, 2, 5)
     compare(F.embedding, index, table)
