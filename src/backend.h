@@ -71,6 +71,7 @@ typedef struct tern_backend {
 } tern_backend;
 
 extern const tern_backend tern_cpu_backend;  /* the embedded engine: spec "" or "cpu" */
+extern const tern_backend tern_trace_backend; /* programs are kept, not run: "trace", "trace:zeros", "trace:cpu" (src/trace/trace.h) */
 extern const tern_backend tern_pjrt_backend; /* every other spec */
 
 #endif

@@ -10,7 +10,8 @@ atomic_bool tern_forked;
 
 static const tern_backend *chosen_backend(const char **spec) {
   *spec = tern_setting_text(TERN_SETTING_DEVICE);
-  return !**spec || !strcmp(*spec, "cpu") ? &tern_cpu_backend : &tern_pjrt_backend;
+  if (!**spec || !strcmp(*spec, "cpu")) return &tern_cpu_backend;
+  return !strncmp(*spec, "trace", 5) && strchr(":", (*spec)[5]) ? &tern_trace_backend : &tern_pjrt_backend;
 }
 
 tern_status tern_device_count(int *out) {

@@ -23,6 +23,8 @@ typedef struct pjrt_device_description pjrt_device_description;
 typedef struct pjrt_executable pjrt_executable;
 typedef struct pjrt_loaded_executable pjrt_loaded_executable;
 typedef struct pjrt_buffer pjrt_buffer;
+typedef struct pjrt_topology pjrt_topology; /* PJRT_TopologyDescription: chips that may be elsewhere */
+typedef struct pjrt_serialized_executable pjrt_serialized_executable;
 
 typedef struct pjrt_extension {
   size_t struct_size;
@@ -167,6 +169,39 @@ TERN_PJRT_STRUCT(Buffer_Destroy, buffer, pjrt_buffer *buffer;)
 TERN_PJRT_STRUCT(Buffer_IsDeleted, is_deleted, pjrt_buffer *buffer; bool is_deleted;) /* out: is_deleted */
 TERN_PJRT_STRUCT(Buffer_ToHostBuffer, event,
   pjrt_buffer *src; pjrt_layout *host_layout; void *dst; size_t dst_size; pjrt_event *event;) /* out: event */
+
+TERN_PJRT_STRUCT(Executable_GetCostAnalysis, properties,
+  pjrt_executable *executable; size_t num_properties; const pjrt_named_value *properties;) /* out: properties; live as long as the executable */
+TERN_PJRT_STRUCT(Executable_GetCompiledMemoryStats, peak_memory_in_bytes,
+  pjrt_executable *executable; /* all else out, in bytes; host_... is memory of the host */
+  int64_t generated_code_size_in_bytes, argument_size_in_bytes, output_size_in_bytes;
+  int64_t alias_size_in_bytes; /* of the arguments: reused for outputs */
+  int64_t temp_size_in_bytes;
+  int64_t host_generated_code_size_in_bytes, host_argument_size_in_bytes, host_output_size_in_bytes, host_alias_size_in_bytes, host_temp_size_in_bytes;
+  int64_t peak_memory_in_bytes;)
+TERN_PJRT_STRUCT(Executable_Serialize, serialized_executable_deleter,
+  const pjrt_executable *executable;
+  const char *serialized_bytes; size_t serialized_bytes_size;     /* out; live as long as the next */
+  pjrt_serialized_executable *serialized_executable;              /* out */
+  void (*serialized_executable_deleter)(pjrt_serialized_executable *executable);) /* out; the caller calls it once */
+TERN_PJRT_STRUCT(Executable_DeserializeAndLoad, overridden_serialized_compile_options_size,
+  pjrt_client *client; const char *serialized_executable; size_t serialized_executable_size;
+  pjrt_loaded_executable *loaded_executable; /* out */
+  const char *overridden_serialized_compile_options; size_t overridden_serialized_compile_options_size;)
+TERN_PJRT_STRUCT(TopologyDescription_Create, topology,
+  const char *topology_name; size_t topology_name_size;
+  const pjrt_named_value *create_options; size_t num_options;
+  pjrt_topology *topology;) /* out */
+TERN_PJRT_STRUCT(TopologyDescription_Destroy, topology, pjrt_topology *topology;)
+TERN_PJRT_STRUCT(TopologyDescription_PlatformVersion, platform_version_size,
+  pjrt_topology *topology; const char *platform_version; size_t platform_version_size;) /* out: version */
+TERN_PJRT_STRUCT(TopologyDescription_GetDeviceDescriptions, num_descriptions,
+  const pjrt_topology *topology; pjrt_device_description *const *descriptions; size_t num_descriptions;) /* out: descriptions */
+TERN_PJRT_STRUCT(TopologyDescription_Attributes, num_attributes,
+  pjrt_topology *topology; const pjrt_named_value *attributes; size_t num_attributes;) /* out: attributes */
+TERN_PJRT_STRUCT(Compile, executable,
+  const pjrt_topology *topology; const pjrt_program *program; const char *compile_options; size_t compile_options_size;
+  pjrt_client *client; pjrt_executable *executable;) /* out: executable */
 
 /* ---- the function table ---- */
 typedef struct pjrt_api_version {

@@ -71,6 +71,8 @@ static tern_status check_entries(const char *path, const pjrt_api *api) {
 }
 
 static tern_status load(const char *path, const pjrt_api **out) {
+  /* XLA logs to stderr while it loads and opens; errors come back as errors, so only those are worth a line. What the user has set stays. */
+  setenv("TF_CPP_MIN_LOG_LEVEL", "2", 0);
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) return tern_error_new(TERN_PLUGIN_FAILED, "cannot load the plug-in %s: %s", path, dlerror());
   void *symbol = dlsym(library, "GetPjrtApi");
@@ -104,16 +106,19 @@ static tern_status negotiate(const char *path, const pjrt_api *api, int64_t vers
   return NULL;
 }
 
-tern_status tern_pjrt_set_up_run(const char *path, int devices, void (*progress)(void *context, tern_pjrt_stage stage), void *context, tern_pjrt_set_up *out) {
-  *out = (tern_pjrt_set_up){0};
+tern_status tern_pjrt_library_open(const char *path, void (*progress)(void *context, tern_pjrt_stage stage), void *context, const pjrt_api **api,
+                                   int64_t stablehlo[3]) {
   if (progress) progress(context, TERN_PJRT_LOADING);
-  TERN_TRY(load(path, &out->api));
+  TERN_TRY(load(path, api));
   if (progress) progress(context, TERN_PJRT_INITIALISING);
   TERN_PJRT_ARGS(Plugin_Initialize, initialise, 0);
-  TERN_TRY(tern_error_prefix(tern_pjrt_status(out->api, out->api->Plugin_Initialize(&initialise), "PJRT_Plugin_Initialize"), "cannot initialise the plug-in %s",
-                             path));
-  TERN_TRY(negotiate(path, out->api, out->stablehlo));
+  TERN_TRY(tern_error_prefix(tern_pjrt_status(*api, (*api)->Plugin_Initialize(&initialise), "PJRT_Plugin_Initialize"), "cannot initialise the plug-in %s", path));
+  return negotiate(path, *api, stablehlo);
+}
 
+tern_status tern_pjrt_set_up_run(const char *path, int devices, void (*progress)(void *context, tern_pjrt_stage stage), void *context, tern_pjrt_set_up *out) {
+  *out = (tern_pjrt_set_up){0};
+  TERN_TRY(tern_pjrt_library_open(path, progress, context, &out->api, out->stablehlo));
   if (progress) progress(context, TERN_PJRT_CREATING);
   /* XLA on a CPU shows as many devices as it is told; others would refuse the option, so it goes only to a file named so. */
   pjrt_named_value count = {

@@ -20,51 +20,17 @@ struct tern_executable {
 
 /* ---- compile ---- */
 
-/* A liberty of XLA's that ops.def does not grant, switched off where the target takes options: keeping in f32 what the program rounds to f16 or bf16.
- * (xla_cpu_enable_fast_min_max, which would make XLA's CPU keep NaN in a maximum, is not among them: it makes a reduction 40 times slower.) */
-static const char *const switched_off[] = {"xla_allow_excess_precision"};
-
-/* A CompileOptionsProto, by hand: executable_build_options (3) { num_replicas (4) = 1, num_partitions (5) = 1, and for a device other than the first
- * device_assignment (9) }, then env_option_overrides (7). Empty options end XLA's process. Returns the size. */
-static size_t compile_options(const tern_backend_device *device, bool overrides, char out[256]) {
-  unsigned char build[64];
-  size_t n = 0, size = 0;
-  build[n++] = 0x20, build[n++] = 1; /* num_replicas */
-  build[n++] = 0x28, build[n++] = 1; /* num_partitions */
-  if (device->ordinal) {
-    /* DeviceAssignmentProto { replica_count (1) = 1, computation_count (2) = 1, computation_devices (3) { replica_device_ids (1) = [id] } } */
-    unsigned char id[10];
-    size_t id_size = 0;
-    for (uint64_t rest = (uint64_t)device->id;; rest >>= 7) {
-      id[id_size++] = (unsigned char)((rest & 0x7F) | (rest > 0x7F ? 0x80 : 0));
-      if (rest <= 0x7F) break;
-    }
-    build[n++] = 0x4A, build[n++] = (unsigned char)(4 + 2 + 2 + id_size);
-    build[n++] = 0x08, build[n++] = 1, build[n++] = 0x10, build[n++] = 1;
-    build[n++] = 0x1A, build[n++] = (unsigned char)(2 + id_size);
-    build[n++] = 0x0A, build[n++] = (unsigned char)id_size; /* packed */
-    memcpy(build + n, id, id_size), n += id_size;
-  }
-  out[size++] = 0x1A, out[size++] = (char)n;
-  memcpy(out + size, build, n), size += n;
-  for (size_t k = 0; overrides && k < TERN_COUNT(switched_off); k++) {
-    /* A map entry: key (1), value (2) { bool_field (2) = false }. */
-    size_t key_size = strlen(switched_off[k]);
-    out[size++] = 0x3A, out[size++] = (char)(2 + key_size + 4);
-    out[size++] = 0x0A, out[size++] = (char)key_size;
-    memcpy(out + size, switched_off[k], key_size), size += key_size;
-    out[size++] = 0x12, out[size++] = 2, out[size++] = 0x10, out[size++] = 0;
-  }
-  return size;
-}
-
 static tern_status compile_text(tern_backend_device *device, char *text, bool overrides, pjrt_loaded_executable **out) {
   const pjrt_api *api = device->client->api;
   pjrt_program program = {.struct_size = sizeof program, .code = text, .code_size = strlen(text), .format = "mlir", .format_size = 4};
-  char options[256];
-  size_t size = compile_options(device, overrides, options);
+  char *options;
+  size_t size;
+  /* Without an assignment a program is for the first device. */
+  TERN_TRY(tern_pjrt_compile_options(1, device->ordinal ? &device->id : NULL, overrides, &options, &size));
   TERN_PJRT_ARGS(Client_Compile, compile, .client = device->client->handle, .program = &program, .compile_options = options, .compile_options_size = size);
-  TERN_TRY(tern_pjrt_status(api, api->Client_Compile(&compile), "PJRT_Client_Compile"));
+  tern_status status = tern_pjrt_status(api, api->Client_Compile(&compile), "PJRT_Client_Compile");
+  free(options);
+  if (status) return status;
   *out = compile.executable;
   return *out ? NULL : tern_error_new(TERN_PLUGIN_FAILED, "PJRT_Client_Compile gave no executable");
 }
@@ -74,7 +40,7 @@ static tern_status write_and_compile(tern_executable *e, const tern_program *leg
   const tern_pjrt_target *target = e->device->client->target;
   bool print = tern_setting_has(TERN_SETTING_PRINT, "stablehlo");
   char *text;
-  TERN_TRY(tern_pjrt_text(legal, print, target->forgets_nan, &text, &e->signature));
+  TERN_TRY(tern_pjrt_text(legal, print ? TERN_TEXT_COMMENTS : TERN_TEXT_PLAIN, target->forgets_nan, &text, &e->signature));
   if (print) tern_print("%s", text);
   tern_status status = NULL;
   for (int overrides = target->option_overrides; overrides >= 0 && e->signature.n_outputs; overrides--) {

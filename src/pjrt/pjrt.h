@@ -6,7 +6,9 @@
  *   legalise.c    program -> program of operations that text*.c write; what a target lacks, in words
  *   text.c ...    program -> StableHLO in MLIR's generic text form
  *   memory.c      arrays: allocate, upload, download, release, counting
+ *   options.c     compile options
  *   executable.c  compile and execute
+ *   ahead.c       compile for chips that are not in this machine
  *   backend.c     the table
  *
  * It may use base, diag, ir and composites, and nothing of eager, cpu or PyTorch. */
@@ -24,6 +26,10 @@ tern_status tern_pjrt_find(const char *spec, char **path);
 /* ---- client.c ---- */
 /* How far a set-up got; in the order of the steps. */
 typedef enum tern_pjrt_stage { TERN_PJRT_LOADING, TERN_PJRT_INITIALISING, TERN_PJRT_CREATING, TERN_PJRT_READY } tern_pjrt_stage;
+
+/* Loads the plug-in's library, checks versions and entries, initialises it. `stablehlo` as in tern_pjrt_set_up. */
+tern_status tern_pjrt_library_open(const char *path, void (*progress)(void *context, tern_pjrt_stage stage), void *context, const pjrt_api **api,
+                                   int64_t stablehlo[3]);
 
 typedef struct tern_pjrt_set_up {
   const pjrt_api *api;
@@ -127,10 +133,40 @@ typedef struct tern_pjrt_signature {
   uint32_t *check_tags;
 } tern_pjrt_signature;
 
-/* The program, legalised, as MLIR text (free() it), and its signature (tern_pjrt_signature_free). `lines`: the user's lines as comments.
+/* How the user's lines go into the text: not at all; as comments, for people; as MLIR locations, which compilers put into their messages. */
+typedef enum tern_text_lines { TERN_TEXT_PLAIN, TERN_TEXT_COMMENTS, TERN_TEXT_LOCATIONS } tern_text_lines;
+
+/* The program, legalised, as MLIR text (free() it), and its signature (tern_pjrt_signature_free).
  * `guard_nan`: this compiler's maximum and minimum may forget NaN, so the text must see to it. */
-tern_status tern_pjrt_text(const tern_program *program, bool lines, bool guard_nan, char **text, tern_pjrt_signature *signature);
+tern_status tern_pjrt_text(const tern_program *program, tern_text_lines lines, bool guard_nan, char **text, tern_pjrt_signature *signature);
 void tern_pjrt_signature_free(tern_pjrt_signature *signature);
+
+/* ---- options.c ---- */
+/* Serialised compile options (*out is the caller's, free() it) for one replica of `partitions` partitions on these devices (NULL: the plug-in's choice); `overrides`:
+ * with XLA's debug options, which not every plug-in takes. */
+tern_status tern_pjrt_compile_options(int partitions, const int *device_ids, bool overrides, char **out, size_t *size);
+
+/* ---- ahead.c: compiling for a topology, with no such chip in the machine ---- */
+typedef struct tern_pjrt_topology {
+  const pjrt_api *api;
+  pjrt_topology *handle;
+  int n_devices;
+  int64_t memory_limit;        /* bytes of a device; 0 where the plug-in does not say */
+  char platform[192];          /* the compiler's version, for people */
+} tern_pjrt_topology;
+
+/* What the compiler says of a program; a negative number: it does not say. Bytes and operations are those of one device. */
+typedef struct tern_pjrt_ahead_report {
+  double seconds;              /* spent compiling */
+  int64_t argument_bytes, output_bytes, alias_bytes, temporary_bytes, peak_bytes, code_bytes, serialized_bytes;
+  double flops, bytes_accessed, transcendentals, optimal_seconds;
+} tern_pjrt_ahead_report;
+
+/* name: "v5e:2x2", as the plug-in spells it. `config`: what the plug-in must be told of a chip it cannot ask (target_config of XLA's GPU), or NULL.
+ * Loads the plug-in in this process: call it in one that may die. */
+tern_status tern_pjrt_topology_open(const char *path, const char *name, const char *config, tern_pjrt_topology *out);
+void tern_pjrt_topology_close(tern_pjrt_topology *topology);
+tern_status tern_pjrt_compile_ahead(const tern_pjrt_topology *topology, const char *text, int partitions, tern_pjrt_ahead_report *out);
 
 /* ---- executable.c ---- */
 tern_status tern_pjrt_compile(tern_backend_device *device, const tern_program *program, tern_executable **out);

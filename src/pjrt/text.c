@@ -168,7 +168,16 @@ static void append_argument_attributes(tern_text *t, tern_text_buffer *b) {
   tern_text_append(b, "]");
 }
 
-static void write_body(tern_text *t, bool lines) {
+/* "train.py:12 (step)" as the location of an operation: its name, then file and line. */
+static void set_location(tern_text *t, const char *operation, const char *line) {
+  t->location[0] = 0;
+  const char *end = strstr(line, " ("), *colon = end ? end : line + strlen(line);
+  while (colon > line && *colon != ':') colon--;
+  if (*colon != ':' || strpbrk(line, "\"\\\n")) return;
+  snprintf(t->location, sizeof t->location, " loc(\"%s\"(\"%.*s\":%d:0))", operation, (int)(colon - line < 400 ? colon - line : 400), line, atoi(colon + 1));
+}
+
+static void write_body(tern_text *t, tern_text_lines lines) {
   const tern_program *p = t->program;
   int32_t words = 0, doubles = 0;
   for (int32_t i = 0; i < p->n_scalars; i++) {
@@ -178,11 +187,12 @@ static void write_body(tern_text *t, bool lines) {
   uint32_t tag = 0;
   for (int32_t o = 0; o < p->n_ops; o++) {
     const tern_op *op = &p->ops[o];
-    if (lines && p->describe_tag && op->tag != tag && op->kind != TERN_OP_PARAMETER) {
+    if (lines == TERN_TEXT_COMMENTS && p->describe_tag && op->tag != tag && op->kind != TERN_OP_PARAMETER) {
       tag = op->tag;
       const char *line = p->describe_tag(p->describe_context, tag);
       if (line && *line) tern_text_append(&t->out, "    // %s\n", line);
     }
+    if (lines == TERN_TEXT_LOCATIONS && p->describe_tag) set_location(t, tern_op_rows[op->kind].name, p->describe_tag(p->describe_context, op->tag));
     bool empty = op->n_results > 0;
     for (int32_t r = 0; r < op->n_results; r++) empty = empty && !tern_value_count(p, op->first_result + r);
     if (empty) {
@@ -233,7 +243,7 @@ static void write_return(tern_text *t) {
   free(outputs);
 }
 
-tern_status tern_pjrt_text(const tern_program *program, bool lines, bool guard_nan, char **text, tern_pjrt_signature *signature) {
+tern_status tern_pjrt_text(const tern_program *program, tern_text_lines lines, bool guard_nan, char **text, tern_pjrt_signature *signature) {
   *text = NULL;
   tern_text t = {.program = program, .signature = signature, .guard_nan = guard_nan};
   tern_text_buffer whole = {0};
@@ -246,6 +256,7 @@ tern_status tern_pjrt_text(const tern_program *program, bool lines, bool guard_n
   if (!status) {
     number_arguments(&t);
     write_body(&t, lines);
+    t.location[0] = 0;
     write_return(&t);
     tern_text_append(&whole, "\"builtin.module\"() <{sym_name = \"tern\"}> ({\n  \"func.func\"() <{arg_attrs = ");
     append_argument_attributes(&t, &whole);

@@ -31,6 +31,7 @@ typedef struct tern_text {
   bool checked;
   tern_text_value words, doubles; /* the packed scalars */
   bool guard_nan;            /* see tern_pjrt_text */
+  char location[512];        /* " loc(...)", written behind each operation, or "" */
 } tern_text;
 
 typedef void (*tern_text_writer)(tern_text *t, const tern_op *op);

@@ -98,7 +98,7 @@ void tern_text_op_many(tern_text *t, const char *name, int n_results, tern_text_
     if (i) tern_text_append(out, ", ");
     append_type_of(out, &results[i]);
   }
-  tern_text_append(out, n_results > 1 ? ")\n" : "\n");
+  tern_text_append(out, "%s%s\n", n_results > 1 ? ")" : "", t->location);
   if (t->properties.failed || t->region.failed) out->failed = true;
   t->properties.length = t->region.length = 0;
 }

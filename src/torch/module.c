@@ -5,6 +5,7 @@
 #include <Python.h>
 #include "../aten/aten.h"
 #include "../diag/diag.h"
+#include "module.h"
 #include "pyframe.h"
 #include "shim.h"
 
@@ -30,14 +31,14 @@ static PyObject *raise_text(tern_code code, const char *message) {
   return PyErr_Format(type, "[%s] %s", tern_code_label(code), message);
 }
 
-static PyObject *raise(tern_status status) {
+PyObject *tern_module_raise(tern_status status) {
   raise_text(tern_error_code(status), tern_error_message(status));
   tern_error_free(status);
   return NULL;
 }
 
 static PyObject *none_or_raise(tern_status status) {
-  if (status) return raise(status);
+  if (status) return tern_module_raise(status);
   Py_RETURN_NONE;
 }
 
@@ -47,7 +48,7 @@ static tern_device *device_arg(PyObject *args) {
   tern_device *device = NULL;
   if (!PyArg_ParseTuple(args, "|i", &ordinal)) return NULL;
   tern_status status = tern_shim_device(ordinal, &device);
-  if (status) raise(status);
+  if (status) tern_module_raise(status);
   return device;
 }
 
@@ -115,7 +116,7 @@ static PyObject *py_device_count(PyObject *self, PyObject *none) {
   Py_BEGIN_ALLOW_THREADS
   status = tern_device_count(&n);
   Py_END_ALLOW_THREADS
-  return status ? raise(status) : PyLong_FromLong(n);
+  return status ? tern_module_raise(status) : PyLong_FromLong(n);
 }
 
 static PyObject *py_device_info(PyObject *self, PyObject *args) {
@@ -149,7 +150,7 @@ static PyObject *py_random_get(PyObject *self, PyObject *args) {
   uint64_t seed, offset;
   if (!PyArg_ParseTuple(args, "i", &ordinal)) return NULL;
   tern_status status = tern_shim_random_get(ordinal, &seed, &offset);
-  return status ? raise(status) : Py_BuildValue("KK", (unsigned long long)seed, (unsigned long long)offset);
+  return status ? tern_module_raise(status) : Py_BuildValue("KK", (unsigned long long)seed, (unsigned long long)offset);
 }
 
 static PyObject *py_random_set(PyObject *self, PyObject *args) {
@@ -168,7 +169,7 @@ static PyObject *py_random_state_get(PyObject *self, PyObject *args) {
   PyObject *state = NULL;
   if (!PyArg_ParseTuple(args, "i", &ordinal)) return NULL;
   tern_status status = tern_shim_random_state_get(ordinal, keep_bytes, &state);
-  return status ? raise(status) : state;
+  return status ? tern_module_raise(status) : state;
 }
 
 static PyObject *py_random_state_set(PyObject *self, PyObject *args) {
@@ -298,6 +299,12 @@ static PyMethodDef methods[] = {
   {"fallbacks", py_fallbacks, METH_NOARGS, "(operator, line, count) of operators served by PyTorch's CPU kernels"},
   {"reset_stats", py_reset_stats, METH_NOARGS, "sets the counters to zero"},
   {"line", py_line, METH_NOARGS, "the line that tern would note for an operator called here"},
+  {"trace_programs", tern_module_trace_programs, METH_NOARGS, "what TERN_DEVICE=trace kept: a dictionary for each program"},
+  {"trace_launches", tern_module_trace_launches, METH_NOARGS, "numbers of the programs launched, in order; -1 is a mark"},
+  {"trace_mark", tern_module_trace_mark, METH_NOARGS, "a step ends here"},
+  {"trace_reads", tern_module_trace_reads, METH_NOARGS, "how many values were read as zeros"},
+  {"compile_ahead", tern_module_compile_ahead, METH_VARARGS,
+   "compile_ahead(plugin, topology, config, texts, partitions): compiles StableHLO for chips that are not here; 0 partitions: one on each device"},
   {NULL, NULL, 0, NULL},
 };
 
