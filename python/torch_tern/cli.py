@@ -8,7 +8,7 @@ _PATH = """tern runs an unmodified PyTorch program on the chip at hand.
 
   run     python script.py                the script takes torch.accelerator.current_accelerator()
           TERN_DEVICE=xla-cpu python ...  the same script over a PJRT plug-in; cpu, the embedded engine, is the default
-  check   tern check                      which targets a program compiles for and fits            (not there yet)
+  check   tern check script.py            which chips a program compiles for and fits, and how long a step takes: none is needed
   bench   make bench                      this machine's figures beside PyTorch CPU
   place   tern place                      where a program runs cheapest                            (not there yet)
 
@@ -18,6 +18,7 @@ _PATH = """tern runs an unmodified PyTorch program on the chip at hand.
 
 # name: (module, help)
 _COMMANDS = {
+    "check": ("torch_tern.check", "compiles a script's programs for chips that are not here: whether they compile, fit, and how long a step may take"),
     "doctor": ("torch_tern.doctor", "what is installed, what is found, what is missing"),
     "explain": ("torch_tern.explain", "what a code in a message means and what to do; bare, the list of codes"),
 }

@@ -214,7 +214,7 @@ static PyObject *py_set_mode(PyObject *self, PyObject *args) {
       Py_END_ALLOW_THREADS
       Py_RETURN_NONE;
     }
-  return raise(tern_error_new(TERN_BAD_SETTING, "the mode is fused, strict or debug, not '%s'", name));
+  return tern_module_raise(tern_error_new(TERN_BAD_SETTING, "the mode is fused, strict or debug, not '%s'", name));
 }
 
 static PyObject *py_settings(PyObject *self, PyObject *none) {
@@ -237,7 +237,7 @@ static PyObject *py_set_setting(PyObject *self, PyObject *args) {
       tern_setting_override((tern_setting)s, value);
       Py_RETURN_NONE;
     }
-  return raise(tern_error_new(TERN_BAD_SETTING, "tern has no setting %s", variable));
+  return tern_module_raise(tern_error_new(TERN_BAD_SETTING, "tern has no setting %s", variable));
 }
 
 static PyObject *py_stats(PyObject *self, PyObject *none) {

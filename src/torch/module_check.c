@@ -17,8 +17,8 @@ static PyObject *array_dict(const tern_trace_array *a) {
   PyObject *dims = PyTuple_New(a->rank);
   for (int d = 0; dims && d < a->rank; d++) PyTuple_SET_ITEM(dims, d, PyLong_FromLongLong(a->dims[d]));
   if (!dims) return NULL;
-  return Py_BuildValue("{s:s,s:N,s:L,s:s,s:s,s:O}", "dtype", tern_dtype_name(a->dtype), "dims", dims, "bytes", (long long)a->bytes, "operation",
-                       a->operation ? a->operation : "", "line", a->line ? a->line : "", "replaced", a->is_replaced ? Py_True : Py_False);
+  return Py_BuildValue("{s:s,s:N,s:L,s:s,s:s,s:O,s:O}", "dtype", tern_dtype_name(a->dtype), "dims", dims, "bytes", (long long)a->bytes, "operation",
+                       a->operation ? a->operation : "", "line", a->line ? a->line : "", "replaced", a->is_replaced ? Py_True : Py_False, "fresh", a->is_fresh ? Py_True : Py_False);
 }
 
 static PyObject *array_list(const tern_trace_array *arrays, int32_t n) {

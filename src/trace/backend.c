@@ -13,6 +13,8 @@ struct tern_memory {
   tern_memory *array;          /* the engine's; NULL where nothing is computed */
   size_t bytes;
   const char *operation, *line;
+  int64_t marks;               /* how many there had been when it was made */
+  bool from_host;
 };
 
 struct tern_executable {
@@ -95,7 +97,7 @@ static tern_status wrap(tern_backend_device *device, tern_memory *array, int64_t
     if (array) engine->release(device->engine, array);
     return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory to describe an array");
   }
-  *memory = (tern_memory){.array = array, .bytes = (size_t)bytes, .operation = operation, .line = line};
+  *memory = (tern_memory){.array = array, .bytes = (size_t)bytes, .operation = operation, .line = line, .marks = tern_trace_marks()};
   count(device, bytes, 1);
   *out = memory;
   return NULL;
@@ -112,7 +114,9 @@ static tern_status trace_allocate(tern_backend_device *device, tern_dtype dtype,
 static tern_status trace_upload(tern_backend_device *device, tern_dtype dtype, int rank, const int64_t *dims, const void *host, tern_memory **out) {
   tern_memory *array = NULL;
   if (device->engine) TERN_TRY(engine->upload(device->engine, dtype, rank, dims, host, &array));
-  return wrap(device, array, array_bytes(dtype, rank, dims), "upload", "", out);
+  TERN_TRY(wrap(device, array, array_bytes(dtype, rank, dims), "upload", "", out));
+  (*out)->from_host = true;
+  return NULL;
 }
 
 static void trace_release(tern_backend_device *device, tern_memory *memory) {
@@ -187,6 +191,7 @@ static tern_status trace_execute(tern_executable *e, tern_launch *launch) {
   for (int32_t i = 0; i < program->n_parameters; i++) {
     program->parameters[i].operation = launch->inputs[i]->operation;
     program->parameters[i].line = launch->inputs[i]->line;
+    program->parameters[i].is_fresh = launch->inputs[i]->from_host && launch->inputs[i]->marks == tern_trace_marks();
   }
   tern_backend_stats now;
   trace_stats(device, &now);

@@ -10,7 +10,7 @@ static tern_trace_program *programs, **last = &programs;
 static int32_t n_programs;
 static int32_t *launches;
 static size_t n_launches, cap_launches;
-static int64_t reads;
+static int64_t reads, marks;
 
 /* ---- texts ---- */
 
@@ -167,9 +167,11 @@ void tern_trace_launched(tern_trace_program *k, int64_t bytes_in_use) {
 void tern_trace_mark(void) {
   pthread_mutex_lock(&lock);
   log_launch(-1);
+  __atomic_fetch_add(&marks, 1, __ATOMIC_RELAXED);
   pthread_mutex_unlock(&lock);
 }
 
+int64_t tern_trace_marks(void) { return __atomic_load_n(&marks, __ATOMIC_RELAXED); }
 void tern_trace_count_read(void) { __atomic_fetch_add(&reads, 1, __ATOMIC_RELAXED); }
 int64_t tern_trace_reads(void) { return __atomic_load_n(&reads, __ATOMIC_RELAXED); }
 const tern_trace_program *tern_trace_programs(void) { return programs; }

@@ -20,7 +20,8 @@ typedef struct tern_trace_array {
   int64_t bytes;
   const char *operation;   /* what made it: "dot_general"; "upload" where it came from the host */
   const char *line;        /* the user's line that made it, or "" */
-  bool is_replaced;        /* a parameter whose storage a result takes over */
+  bool is_replaced;        /* a parameter whose storage a result takes over, or that result */
+  bool is_fresh;           /* a parameter that came from the host since the last mark */
 } tern_trace_array;
 
 /* Counted on the program as it is written, before any compiler has seen it. */
@@ -50,6 +51,7 @@ typedef struct tern_trace_program {
 
 /* A step of the user's program ends here. */
 void tern_trace_mark(void);
+int64_t tern_trace_marks(void); /* how many there were */
 /* Programs in order of their numbers. */
 const tern_trace_program *tern_trace_programs(void);
 /* The launches in order: program numbers, and -1 for each mark. */
