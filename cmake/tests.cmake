@@ -23,6 +23,6 @@ foreach(source IN LISTS TERN_TEST_SOURCES)
   add_dependencies(tern_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900
-    ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=0 exitcode=66")
+    ENVIRONMENT "TERN_CACHE_DIR=off;ASAN_OPTIONS=detect_leaks=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=0 exitcode=66")
 endforeach()
 include(cmake/plugins.cmake)

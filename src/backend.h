@@ -23,6 +23,7 @@ typedef struct tern_backend_info {
 typedef struct tern_backend_stats {
   int64_t bytes_in_use, peak_bytes, allocations; /* memory of arrays alive; peak since the last reset */
   int64_t bytes_reserved;                         /* with what the allocator keeps for reuse */
+  int64_t compiled, loaded;                       /* executables that a compiler made, and that came from disk instead */
 } tern_backend_stats;
 
 /* What one launch is given and gives back. */

@@ -18,6 +18,7 @@ _PATH = """tern runs an unmodified PyTorch program on the chip at hand.
 
 # name: (module, help)
 _COMMANDS = {
+    "cache": ("torch_tern.cache", "compiled programs on disk: list or clear them"),
     "check": ("torch_tern.check", "compiles a script's programs for chips that are not here: whether they compile, fit, and how long a step may take"),
     "doctor": ("torch_tern.doctor", "what is installed, what is found, what is missing"),
     "explain": ("torch_tern.explain", "what a code in a message means and what to do; bare, the list of codes"),

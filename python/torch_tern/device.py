@@ -11,7 +11,7 @@ from torch_tern.checkpoint import save
 from torch_tern.errors import coded
 
 __all__ = [
-    "DeviceProperties", "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache", "fallbacks", "flush",
+    "DeviceProperties", "Event", "Stream", "compile_log", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache", "fallbacks", "flush",
     "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties", "get_mode", "get_rng", "get_rng_state", "get_rng_state_all",
     "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
     "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "reset_stats", "rng", "save",
@@ -269,8 +269,14 @@ def get_mode() -> str:
 
 
 def stats() -> dict[str, Any]:
-    """Counters since the last reset: operations recorded (nodes), programs run, compiled and cached, fallbacks to PyTorch's CPU kernels; and what is alive."""
+    """Counters since the last reset: operations recorded (nodes), programs run, compiled, loaded from disk and cached, fallbacks to PyTorch's CPU kernels; and what is alive."""
     return _C.stats()
+
+
+def compile_log() -> list[dict[str, Any]]:
+    """Every program that had to be made (the newest 1,024), the oldest first: number, operations, seconds, from_disk (an earlier process had compiled it), line (of its
+    last operation), reason (what set it apart from the programs before: which shape, dtype, attribute or operation) and changed_line (where)."""
+    return _C.compile_log()
 
 
 def fallbacks() -> list[tuple[str, str, int]]:

@@ -135,7 +135,8 @@ tern_status tern_synchronize_all(void);
 typedef struct tern_eager_stats {
   int64_t nodes;             /* operations recorded */
   int64_t programs;          /* programs run */
-  int64_t compiled;          /* programs compiled: cache misses */
+  int64_t compiled;          /* programs compiled: in no cache */
+  int64_t loaded;            /* programs whose executable an earlier process left on disk */
   int64_t cached;            /* programs in the cache */
   int64_t fallbacks;         /* operators served by PyTorch's CPU kernels (counted by tern_stats_fallback) */
   int64_t host_draws;        /* random operators that drew from PyTorch's CPU stream because the program asked for it (counted by tern_stats_host_draw) */
@@ -146,6 +147,17 @@ typedef struct tern_eager_stats {
 void tern_stats(tern_eager_stats *out);
 void tern_stats_host_draw(void);
 void tern_stats_reset(void); /* the counters, not what is alive */
+/* A program that had to be made: what, how long, and what set it apart from earlier ones. */
+typedef struct tern_compile_entry {
+  int64_t number;            /* from 1 */
+  uint32_t operations;       /* recorded ones */
+  uint32_t line, changed_line; /* of the last operation; of the one where it differs from an earlier program, 0: none */
+  double seconds;
+  bool from_disk;            /* an executable kept by an earlier process: nothing was compiled */
+  char reason[256];          /* "operand 0 of aten::mm: 7x64 became 8x64" */
+} tern_compile_entry;
+/* The newest entries in order. `each` must not call back into eager. */
+void tern_compile_log(void (*each)(void *context, const tern_compile_entry *entry), void *context);
 /* Counts a fallback of the operator at the line; tern_stats_fallbacks lists them. */
 void tern_stats_fallback(const char *operator_name, uint32_t line);
 void tern_stats_fallbacks(void (*each)(void *context, const char *operator_name, uint32_t line, int64_t count), void *context);

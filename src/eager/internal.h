@@ -198,9 +198,13 @@ tern_cached_program *tern_cache_find(tern_program_cache *cache, const uint64_t *
 tern_status tern_cache_add(tern_device *device, const uint64_t *key, size_t n_key, uint64_t hash, tern_cached_program *program);
 void tern_cached_program_free(tern_device *device, tern_cached_program *program);
 
+/* ---- compile_log.c ---- */
+/* Notes that the first n_nodes nodes became a program. The entry is valid until 1,024 more were noted; NULL without host memory. */
+const tern_compile_entry *tern_compile_note(const tern_recording *recording, uint32_t n_nodes, double seconds, bool loaded);
+
 /* ---- stats.c ---- */
 typedef struct tern_counters {
-  atomic_llong programs, compiled, cached, gathers, live_versions, compile_nanoseconds;
+  atomic_llong programs, compiled, loaded, cached, gathers, live_versions, compile_nanoseconds;
   long long nodes, live_buffers; /* record lock */
 } tern_counters;
 extern tern_counters tern_count;

@@ -178,7 +178,10 @@ static tern_status compile(tern_device *device, const tern_job *job, uint32_t n_
     if (text) tern_print("# program of %u operations\n%s\n", n_nodes, text);
     free(text);
   }
+  tern_backend_stats before, after;
+  device->backend->stats(device->hardware, &before);
   if (!status) status = device->backend->compile(device->hardware, lowered.program, &program->executable);
+  device->backend->stats(device->hardware, &after);
   if (!status) {
     program->n_parameters = lowered.n_parameters;
     program->n_results = lowered.n_results;
@@ -201,12 +204,16 @@ static tern_status compile(tern_device *device, const tern_job *job, uint32_t n_
     program = NULL;
   }
   double seconds = tern_now() - start;
-  atomic_fetch_add(&tern_count.compiled, 1);
   atomic_fetch_add(&tern_count.compile_nanoseconds, (long long)(seconds * 1e9));
-  if (tern_setting_has(TERN_SETTING_PRINT, "compiles")) {
-    char place[256];
-    tern_line_describe(n_nodes ? r->nodes[n_nodes - 1].line : 0, place, sizeof place);
-    tern_print("tern: compiled program %lld: %u operations in %.1f ms, up to %s\n", (long long)tern_count.compiled, n_nodes, seconds * 1e3, place[0] ? place : "?");
+  bool from_disk = after.loaded > before.loaded;
+  atomic_fetch_add(from_disk ? &tern_count.loaded : &tern_count.compiled, 1);
+  const tern_compile_entry *entry = status ? NULL : tern_compile_note(r, n_nodes, seconds, from_disk);
+  if (entry && tern_setting_has(TERN_SETTING_PRINT, "compiles")) {
+    char place[256], changed[256];
+    tern_line_describe(entry->line, place, sizeof place);
+    tern_line_describe(entry->changed_line, changed, sizeof changed);
+    tern_print("tern: %s program %lld: %u operations in %.1f ms, up to %s; %s%s%s\n", from_disk ? "loaded" : "compiled", (long long)entry->number, n_nodes, seconds * 1e3,
+               place[0] ? place : "?", entry->reason, changed[0] ? " at " : "", changed);
   }
   *out = program;
   return status;

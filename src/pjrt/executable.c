@@ -20,6 +20,14 @@ struct tern_executable {
 
 /* ---- compile ---- */
 
+static void count_executable(tern_backend_device *device, bool loaded) {
+  pthread_mutex_lock(&device->lock);
+  device->stats.compiled += !loaded;
+  device->stats.loaded += loaded;
+  pthread_mutex_unlock(&device->lock);
+}
+
+/* From disk where it lies there, else from the compiler, and then to disk. */
 static tern_status compile_text(tern_backend_device *device, char *text, bool overrides, pjrt_loaded_executable **out) {
   const pjrt_api *api = device->client->api;
   pjrt_program program = {.struct_size = sizeof program, .code = text, .code_size = strlen(text), .format = "mlir", .format_size = 4};
@@ -27,21 +35,45 @@ static tern_status compile_text(tern_backend_device *device, char *text, bool ov
   size_t size;
   /* Without an assignment a program is for the first device. */
   TERN_TRY(tern_pjrt_compile_options(1, device->ordinal ? &device->id : NULL, overrides, &options, &size));
-  TERN_PJRT_ARGS(Client_Compile, compile, .client = device->client->handle, .program = &program, .compile_options = options, .compile_options_size = size);
-  tern_status status = tern_pjrt_status(api, api->Client_Compile(&compile), "PJRT_Client_Compile");
+  tern_pjrt_cache_entry entry;
+  tern_pjrt_cache_key(device, text, options, size, &entry);
+  *out = tern_pjrt_cache_load(device, &entry);
+  bool loaded = *out != NULL;
+  tern_status status = NULL;
+  if (!loaded) {
+    TERN_PJRT_ARGS(Client_Compile, compile, .client = device->client->handle, .program = &program, .compile_options = options, .compile_options_size = size);
+    status = tern_pjrt_status(api, api->Client_Compile(&compile), "PJRT_Client_Compile");
+    if (!status && !compile.executable) status = tern_error_new(TERN_PLUGIN_FAILED, "PJRT_Client_Compile gave no executable");
+    if (!status) {
+      *out = compile.executable;
+      tern_pjrt_cache_store(device, &entry, *out);
+    }
+  }
+  if (!status) count_executable(device, loaded);
+  tern_pjrt_cache_entry_free(&entry);
   free(options);
-  if (status) return status;
-  *out = compile.executable;
-  return *out ? NULL : tern_error_new(TERN_PLUGIN_FAILED, "PJRT_Client_Compile gave no executable");
+  return status;
+}
+
+/* The text for people has the user's lines in it, and so is another one than what is compiled: lines must not be in the key on disk. */
+static void print_text(const tern_program *legal, bool guard_nan) {
+  char *text;
+  tern_pjrt_signature signature;
+  tern_status status = tern_pjrt_text(legal, TERN_TEXT_COMMENTS, guard_nan, &text, &signature);
+  if (!status) {
+    tern_print("%s", text);
+    tern_pjrt_signature_free(&signature);
+    free(text);
+  }
+  tern_error_free(status);
 }
 
 /* A plug-in that refuses the options gets the program without them: what they are for is only a matter of rounding. */
 static tern_status write_and_compile(tern_executable *e, const tern_program *legal) {
   const tern_pjrt_target *target = e->device->client->target;
-  bool print = tern_setting_has(TERN_SETTING_PRINT, "stablehlo");
   char *text;
-  TERN_TRY(tern_pjrt_text(legal, print ? TERN_TEXT_COMMENTS : TERN_TEXT_PLAIN, target->forgets_nan, &text, &e->signature));
-  if (print) tern_print("%s", text);
+  TERN_TRY(tern_pjrt_text(legal, TERN_TEXT_PLAIN, target->forgets_nan, &text, &e->signature));
+  if (tern_setting_has(TERN_SETTING_PRINT, "stablehlo")) print_text(legal, target->forgets_nan);
   tern_status status = NULL;
   for (int overrides = target->option_overrides; overrides >= 0 && e->signature.n_outputs; overrides--) {
     tern_error_free(status);

@@ -7,6 +7,7 @@
  *   text.c ...    program -> StableHLO in MLIR's generic text form
  *   memory.c      arrays: allocate, upload, download, release, counting
  *   options.c     compile options
+ *   disk_cache.c  executables on disk
  *   executable.c  compile and execute
  *   ahead.c       compile for chips that are not in this machine
  *   backend.c     the table
@@ -145,6 +146,19 @@ void tern_pjrt_signature_free(tern_pjrt_signature *signature);
 /* Serialised compile options (*out is the caller's, free() it) for one replica of `partitions` partitions on these devices (NULL: the plug-in's choice); `overrides`:
  * with XLA's debug options, which not every plug-in takes. */
 tern_status tern_pjrt_compile_options(int partitions, const int *device_ids, bool overrides, char **out, size_t *size);
+
+/* ---- disk_cache.c ---- */
+typedef struct tern_pjrt_cache_entry {
+  char *key;                   /* NULL: nothing is cached (switched off, or the plug-in cannot) */
+  size_t key_size;
+  char folder[512], path[576];
+} tern_pjrt_cache_entry;
+
+/* The entry for a program and its options on this device; tern_pjrt_cache_entry_free it. */
+void tern_pjrt_cache_key(const tern_backend_device *device, const char *text, const char *options, size_t options_size, tern_pjrt_cache_entry *entry);
+void tern_pjrt_cache_entry_free(tern_pjrt_cache_entry *entry);
+pjrt_loaded_executable *tern_pjrt_cache_load(const tern_backend_device *device, const tern_pjrt_cache_entry *entry); /* NULL: not there */
+void tern_pjrt_cache_store(const tern_backend_device *device, const tern_pjrt_cache_entry *entry, pjrt_loaded_executable *loaded);
 
 /* ---- ahead.c: compiling for a topology, with no such chip in the machine ---- */
 typedef struct tern_pjrt_topology {

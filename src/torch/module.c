@@ -244,8 +244,8 @@ static PyObject *py_stats(PyObject *self, PyObject *none) {
   (void)self, (void)none;
   tern_eager_stats s;
   tern_stats(&s);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d}", "nodes", (long long)s.nodes, "programs", (long long)s.programs, "compiled",
-                       (long long)s.compiled, "cached", (long long)s.cached, "fallbacks", (long long)s.fallbacks, "host_draws", (long long)s.host_draws, "gathers", (long long)s.gathers,
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d}", "nodes", (long long)s.nodes, "programs", (long long)s.programs, "compiled",
+                       (long long)s.compiled, "loaded", (long long)s.loaded, "cached", (long long)s.cached, "fallbacks", (long long)s.fallbacks, "host_draws", (long long)s.host_draws, "gathers", (long long)s.gathers,
                        "live_buffers", (long long)s.live_buffers, "live_versions", (long long)s.live_versions, "compile_seconds", s.compile_seconds);
 }
 
@@ -297,6 +297,7 @@ static PyMethodDef methods[] = {
   {"set_setting", py_set_setting, METH_VARARGS, "set_setting(variable, value)"},
   {"stats", py_stats, METH_NOARGS, "counters since the last reset, and what is alive"},
   {"fallbacks", py_fallbacks, METH_NOARGS, "(operator, line, count) of operators served by PyTorch's CPU kernels"},
+  {"compile_log", tern_module_compile_log, METH_NOARGS, "a dictionary for each program that had to be made, the oldest first"},
   {"reset_stats", py_reset_stats, METH_NOARGS, "sets the counters to zero"},
   {"line", py_line, METH_NOARGS, "the line that tern would note for an operator called here"},
   {"trace_programs", tern_module_trace_programs, METH_NOARGS, "what TERN_DEVICE=trace kept: a dictionary for each program"},

@@ -1,7 +1,9 @@
-/* module_check: what `tern check` calls of torch_tern._C: the programs that the trace backend kept, and compiling for chips that are not here. Called through the
- * method table of module.c. */
+/* module_check: what tells of programs rather than runs them: the compile log, the programs that the trace backend kept, and compiling for chips that are not here.
+ * Called through the method table of module.c. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include "../diag/diag.h"
+#include "../eager/eager.h"
 #include "../pjrt/pjrt.h"
 #include "../trace/trace.h"
 #include "module.h"
@@ -88,6 +90,24 @@ PyObject *tern_module_trace_mark(PyObject *self, PyObject *none) {
 PyObject *tern_module_trace_reads(PyObject *self, PyObject *none) {
   (void)self, (void)none;
   return PyLong_FromLongLong(tern_trace_reads());
+}
+
+/* ---- the compile log ---- */
+
+static void append_entry(void *context, const tern_compile_entry *e) {
+  char line[1024], changed[1024];
+  PyObject *one = Py_BuildValue("{s:L,s:I,s:d,s:O,s:s,s:s,s:s}", "number", (long long)e->number, "operations", e->operations, "seconds", e->seconds, "from_disk",
+                                e->from_disk ? Py_True : Py_False, "line", tern_line_describe(e->line, line, sizeof line), "reason", e->reason, "changed_line",
+                                tern_line_describe(e->changed_line, changed, sizeof changed));
+  if (one) PyList_Append(context, one);
+  Py_XDECREF(one);
+}
+
+PyObject *tern_module_compile_log(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  PyObject *list = PyList_New(0);
+  if (list) tern_compile_log(append_entry, list);
+  return list;
 }
 
 /* ---- compiling for chips that are not here ---- */

@@ -1,6 +1,7 @@
 """Calls compile.py: one process a target, a time limit, and one libtpu at a time on the machine."""
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import tempfile
 
 import torch
 
-from torch_tern import _C
+from torch_tern import _C, cache
 from torch_tern.check.targets import Target
 
 # libtpu asks the cloud's metadata server where it is, and waits for it, unless it is told that it is nowhere.
@@ -35,11 +36,30 @@ def _last_words(path: pathlib.Path) -> str:
     return "; its last words: " + " ".join(lines[-3:])[-600:] if lines else ""
 
 
+def _remembered(target: Target, programs: list[pathlib.Path], partitions: int) -> pathlib.Path:
+    """Where the answer to this question is kept: a compiler asked again says the same."""
+    plugin = pathlib.Path(target.plugin).stat()
+    question = hashlib.sha256(repr((target.plugin, plugin.st_size, plugin.st_mtime_ns, target.topology, target.config, partitions)).encode())
+    for program in programs:
+        question.update(program.read_bytes())
+    return cache.folder() / "check" / f"{question.hexdigest()[:32]}.json"
+
+
 def compile_ahead(target: Target, programs: list[pathlib.Path], partitions: int, seconds: float) -> dict:
     """What the target's compiler says of the programs: {"platform", "devices", "memory_limit", "programs": [report, ...]}, or {"error": message}.
 
     A report has "error" ("" where it compiled) and "code", compile_seconds, bytes (argument, output, alias, temporary, peak) and the compiler's counts; a negative number is one that
     the compiler does not give. `partitions`: devices that share a program; `seconds`: for all programs together."""
+    kept = _remembered(target, programs, partitions)
+    if kept.is_file():
+        return json.loads(kept.read_text()) | {"remembered": True}
+    result = _ask(target, programs, partitions, seconds)
+    if "error" not in result:
+        cache.write(kept, json.dumps(result).encode())
+    return result
+
+
+def _ask(target: Target, programs: list[pathlib.Path], partitions: int, seconds: float) -> dict:
     libraries = pathlib.Path(torch.__file__).parent / "lib"
     request = {
         "module": _C.__file__, "libraries": [str(libraries / name) for name in ("libc10.so", "libtorch_cpu.so")], "plugin": target.plugin,
