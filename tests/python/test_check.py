@@ -1,6 +1,6 @@
 """tern check: an unmodified script's steady step, compiled for chips that are not here."""
 import json
-import pathlib
+import os
 import subprocess
 import sys
 
@@ -29,8 +29,6 @@ def check(tmp_path, *options, script=TRAIN, arguments=()):
     (tmp_path / "train.py").write_text(script)
     command = [sys.executable, "-m", "torch_tern", "check", "--json", *options, "train.py", *arguments]
     environment = {"TERN_CACHE_DIR": str(tmp_path / "cache")}
-    import os
-
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
     assert done.stdout.startswith("["), done.stderr
     return json.loads(done.stdout), done
