@@ -13,11 +13,14 @@ namespace tern {
 /* ---- attention ---- */
 /* The fused kernel where nothing is dropped, nothing is broadcast and the mask needs no gradient; PyTorch's composition of simple operators elsewhere. */
 inline int64_t fused_sdp_choice(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value, const std::optional<at::Tensor> &mask, double dropout,
-                                bool causal, std::optional<double>, bool) {
-  auto fits = [&](const at::Tensor &t) { return t.dim() == 4 && t.numel() && t.scalar_type() == query.scalar_type() && t.size(0) == query.size(0) && t.size(1) == query.size(1); };
+                                bool causal, std::optional<double>, bool grouped) {
+  auto fits = [&](const at::Tensor &t) {
+    return t.dim() == 4 && t.numel() && t.scalar_type() == query.scalar_type() && t.size(0) == query.size(0) &&
+           (t.size(1) == query.size(1) || (grouped && query.size(1) % t.size(1) == 0));
+  };
   auto type = query.scalar_type();
   bool fused = dropout == 0 && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && fits(query) && fits(key) && fits(value) &&
-               key.size(3) == query.size(3) && value.size(2) == key.size(2) && (!mask || !mask->defined() || !mask->requires_grad()) &&
+               key.size(3) == query.size(3) && value.size(2) == key.size(2) && value.size(1) == key.size(1) && (!mask || !mask->defined() || !mask->requires_grad()) &&
                !(causal && mask && mask->defined()) && at::globalContext().userEnabledOverrideableSDP();
   return (int64_t)(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }

@@ -2,8 +2,8 @@
 #include "kernel_check.h"
 
 typedef struct shape { int64_t B, H, Hk, L, S, E, Ev; } shape;
-typedef enum mask_kind { NO_MASK, BOOL_FULL, BOOL_PADDING, FLOAT_LS, FLOAT_HEADS, BOOL_NOTHING } mask_kind;
-static const char *const mask_names[] = {"none", "bool [B,H,L,S]", "bool [B,1,1,S]", "float [L,S]", "float [H,1,S]", "bool, a row of false"};
+typedef enum mask_kind { NO_MASK, BOOL_FULL, BOOL_PADDING, FLOAT_LS, FLOAT_HEADS, BOOL_NOTHING, BOOL_LOWER } mask_kind;
+static const char *const mask_names[] = {"none", "bool [B,H,L,S]", "bool [B,1,1,S]", "float [L,S]", "float [H,1,S]", "bool, a row of false", "lower"};
 
 /* dims [B, H, L, E] stored as [B, L, 3, H, E], third `part`; or dense. */
 static tern_cpu_view random_heads(tern_dtype dtype, const int64_t dims[4], bool split) {
@@ -29,7 +29,7 @@ static tern_cpu_view make_mask(mask_kind kind, tern_dtype dtype, const shape *s)
   tern_cpu_view mask = {.data = NULL};
   switch (kind) {
     case NO_MASK: break;
-    case BOOL_FULL: case BOOL_NOTHING: mask = array_new(TERN_BOOL, DIMS(s->B, s->H, s->L, s->S)); break;
+    case BOOL_FULL: case BOOL_NOTHING: case BOOL_LOWER: mask = array_new(TERN_BOOL, DIMS(s->B, s->H, s->L, s->S)); break;
     case BOOL_PADDING: mask = array_new(TERN_BOOL, DIMS(s->B, 1, 1, s->S)); break;
     case FLOAT_LS: mask = array_new(dtype, DIMS(s->L, s->S)); break;
     case FLOAT_HEADS: mask = array_new(TERN_F32, DIMS(s->H, 1, s->S)); break;
@@ -40,6 +40,8 @@ static tern_cpu_view make_mask(mask_kind kind, tern_dtype dtype, const shape *s)
   if (kind == BOOL_NOTHING)
     for (int64_t i = 0; i < array_count(&mask); i++)
       if (i / s->S % 3 == 0) array_set(&mask, i, 0);
+  if (kind == BOOL_LOWER) /* whole blocks are forbidden */
+    for (int64_t i = 0; i < array_count(&mask); i++) array_set(&mask, i, i % s->S <= i / s->S % s->L);
   if (kind == FLOAT_LS && array_count(&mask)) array_set(&mask, 0, -(double)INFINITY);
   return mask;
 }
@@ -173,12 +175,25 @@ static void test_large_scores(void **state) {
   }
 }
 
+/* Few queries of a key head are done one at a time; blocks that a mask forbids whole are not done at all. */
+static void test_few_queries_and_skipped_blocks(void **state) {
+  (void)state;
+  for (mask_kind kind = NO_MASK; kind <= BOOL_LOWER; kind++)
+    for (int causal = 0; causal < 2; causal++) {
+      check_case(TERN_F32, (shape){1, 2, 1, 150, 200, 8, 8}, causal, kind, false);
+      check_case(TERN_F32, (shape){2, 4, 2, 2, 130, 24, 70}, causal, kind, true);
+      check_case(TERN_F64, (shape){1, 2, 2, 1, 70, 20, 33}, causal, kind, false);
+      check_case(TERN_BF16, (shape){2, 3, 3, 3, 67, 64, 64}, causal, kind, true);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(test_dtypes, teardown_arrays),
     cmocka_unit_test_teardown(test_masks, teardown_arrays),
     cmocka_unit_test_teardown(test_sizes, teardown_arrays),
     cmocka_unit_test_teardown(test_large_scores, teardown_arrays),
+    cmocka_unit_test_teardown(test_few_queries_and_skipped_blocks, teardown_arrays),
   };
   return cmocka_run_group_tests_name("cpu/attention", tests, NULL, NULL);
 }

@@ -112,6 +112,15 @@ def test_attention(causal):
         compare(lambda *t: F.scaled_dot_product_attention(*t[:3], attn_mask=t[3]), q, k, v, torch.ones(5, 5).tril().bool(), strides=False)
 
 
+@pytest.mark.parametrize("length", [1, 5])
+def test_attention_with_grouped_heads(length):
+    q, k, v = floats(2, 6, length, 8), floats(2, 3, 5, 8), floats(2, 3, 5, 8, dtype=torch.float32)
+    compare(lambda *t: F.scaled_dot_product_attention(*t, enable_gqa=True), q, k, v, strides=False)
+    compare(lambda *t: F.scaled_dot_product_attention(*t, is_causal=True, enable_gqa=True), q, k, v, strides=False)
+    with pytest.raises(RuntimeError):
+        F.scaled_dot_product_attention(*(t.detach().to("tern") for t in (q, k, v)))
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_bags_of_rows(mode, dtype):

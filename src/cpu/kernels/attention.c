@@ -10,6 +10,7 @@
 enum {
   BLOCK_KEYS = 64,  /* keys whose scores are worked on at once */
   BLOCK_ROWS = 64,  /* queries of one chunk */
+  NARROW_ROWS = 4,  /* so few queries of a key head are done one at a time: decoding, whose speed is the memory's */
   MAX_STRIP = TERN_GEMM_STRIP_f32, /* queries of a strip, at most */
   MAX_STRIPS = BLOCK_ROWS / TERN_GEMM_STRIP_f64, /* strips of a chunk, at most */
 };

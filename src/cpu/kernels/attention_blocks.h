@@ -50,21 +50,56 @@ static REAL R(mask_value)(const tern_cpu_view *mask, const char *p) {
   return mask->dtype == TERN_F64 ? (REAL) * (const double *)p : (REAL)element_load_f32(mask->dtype, p);
 }
 
-/* Adds the mask at keys [key, key + keys) to the scores of a strip. */
-static void R(mask_add)(const attention_job *job, const attention_strip *strip, int64_t key, int64_t keys, REAL *s) {
-  const tern_cpu_view *mask = &job->mask;
-  const int64_t element = (int64_t)tern_dtype_size(mask->dtype), key_step = mask->strides[3] * element;
-  const bool same_for_all = mask->strides[2] == 0 && (mask->strides[1] == 0 || strip->head[0] == strip->head[strip->n - 1]);
-  const int64_t n = same_for_all ? 1 : strip->n, lanes = tern_ceil_div(strip->n, LANES) * LANES;
-  for (int64_t i = 0; i < n; i++) {
-    const char *p = mask->data + (strip->batch * mask->strides[0] + strip->head[i] * mask->strides[1] + strip->position[i] * mask->strides[2]) * element + key * key_step;
-    for (int64_t j = 0; j < keys; j++, p += key_step) {
-      const REAL value = R(mask_value)(mask, p);
-      if (!same_for_all) s[j * STRIP + i] += value;
-      else
-        for (int64_t lane = 0; lane < lanes; lane += LANES) V(store)(s + j * STRIP + lane, V(load)(s + j * STRIP + lane) + value);
+/* A row of the mask as numbers to add; whether any of them lets a key through. */
+static bool R(mask_row)(const tern_cpu_view *mask, const char *p, int64_t step, int64_t keys, REAL *to) {
+  if (mask->dtype == TERN_BOOL && step == 1) {
+    uint8_t any = 0;
+    for (int64_t j = 0; j < keys; j++) {
+      any |= (uint8_t)p[j];
+      to[j] = p[j] ? 0 : -(REAL)INFINITY;
     }
+    return any;
   }
+  if (mask->dtype == TERN_F32 && step == 4) {
+    const float *from = (const float *)(const void *)p;
+    for (int64_t j = 0; j < keys; j++) to[j] = (REAL)from[j];
+    return true;
+  }
+  for (int64_t j = 0; j < keys; j++) to[j] = R(mask_value)(mask, p + j * step);
+  return true;
+}
+static const char *R(mask_at)(const attention_job *job, const attention_strip *strip, int64_t i, int64_t key) {
+  const tern_cpu_view *mask = &job->mask;
+  return mask->data + (strip->batch * mask->strides[0] + strip->head[i] * mask->strides[1] + strip->position[i] * mask->strides[2] + key * mask->strides[3]) * (int64_t)tern_dtype_size(mask->dtype);
+}
+
+/* The mask of a strip at keys [key, key + keys) as numbers to add to the scores, laid out as they are: m[key][STRIP], or m[key] where all queries have the same. False
+ * where a boolean mask forbids all of them. */
+static bool R(mask_make)(const attention_job *job, const attention_strip *strip, int64_t key, int64_t keys, REAL *m, bool *same_for_all) {
+  enum { SQUARE = R(TILE_SQUARE) };
+  const tern_cpu_view *mask = &job->mask;
+  const int64_t step = mask->strides[3] * (int64_t)tern_dtype_size(mask->dtype);
+  *same_for_all = mask->strides[2] == 0 && (mask->strides[1] == 0 || strip->head[0] == strip->head[strip->n - 1]);
+  if (*same_for_all) return R(mask_row)(mask, R(mask_at)(job, strip, 0, key), step, keys, m);
+  REAL rows[SQUARE][BLOCK_KEYS];
+  bool any = false;
+  for (int64_t i = 0; i < tern_ceil_div(strip->n, LANES) * LANES; i += SQUARE) {
+    for (int64_t r = 0; r < SQUARE; r++) {
+      if (i + r < strip->n) any |= R(mask_row)(mask, R(mask_at)(job, strip, i + r, key), step, keys, rows[r]);
+      else memset(rows[r], 0, sizeof rows[r]);
+    }
+    for (int64_t j = 0; j < keys; j += SQUARE) R(tile_transpose)(rows[0] + j, BLOCK_KEYS, m + j * STRIP + i, STRIP); /* whole squares: BLOCK_KEYS is a multiple */
+  }
+  return any;
+}
+
+static void R(mask_add)(const attention_strip *strip, int64_t keys, const REAL *m, bool same_for_all, REAL *s) {
+  const int64_t lanes = tern_ceil_div(strip->n, LANES) * LANES;
+  for (int64_t j = 0; j < keys; j++)
+    for (int64_t lane = 0; lane < lanes; lane += LANES) {
+      REAL *at = s + j * STRIP + lane;
+      V(store)(at, V(load)(at) + (same_for_all ? V(splat)(m[j]) : V(load)(m + j * STRIP + lane)));
+    }
 }
 
 /* Causal: -inf where a key comes after its query. */
@@ -81,11 +116,16 @@ static void R(mask_causal)(const attention_strip *strip, int64_t key, int64_t ke
   }
 }
 
-/* Scores of `keys` keys from `key` on against the packed strip; those that the masks forbid are -inf. Keys after the strip's last query are not in `keys`. */
-static void R(scores)(const attention_job *job, const attention_strip *strip, const REAL *panel, const REAL *k, int64_t k_stride, int64_t key, int64_t keys, REAL *s) {
+/* Scores of `keys` keys from `key` on against the packed strip; those that the masks forbid are -inf. Keys after the strip's last query are not in `keys`. False where
+ * a mask forbids all of them: there are no scores then. */
+static bool R(scores)(const attention_job *job, const attention_strip *strip, const REAL *panel, const REAL *k, int64_t k_stride, int64_t key, int64_t keys, REAL *s) {
+  REAL m[BLOCK_KEYS * STRIP];
+  bool same_for_all = false;
+  if (job->mask.data && !R(mask_make)(job, strip, key, keys, m, &same_for_all)) return false;
   TERN_ISA_NAME(R(tern_gemm_strip))(keys, tern_ceil_div(strip->n, LANES) * LANES, job->width, k, k_stride, 1, panel, STRIP, s, STRIP, false);
-  if (job->mask.data) R(mask_add)(job, strip, key, keys, s);
+  if (job->mask.data) R(mask_add)(strip, keys, m, same_for_all, s);
   if (job->causal && key + keys - 1 > strip->first_position) R(mask_causal)(strip, key, keys, s);
+  return true;
 }
 
 /* ---- forward ---- */
@@ -115,47 +155,10 @@ static void R(online_softmax)(REAL *s, int64_t keys, int64_t n, REAL *top, REAL 
   }
 }
 
-/* Chunk: BLOCK_ROWS queries of one key head (all query heads that share it, one after another). */
-static void R(attention_chunk)(void *context, int64_t chunk, int thread) {
-  const attention_job *job = context;
-  const attention_place place = attention_place_of(job, chunk / job->row_blocks);
-  const int64_t first = chunk % job->row_blocks * BLOCK_ROWS, rows = tern_min_i64(BLOCK_ROWS, job->rows - first), n_strips = tern_ceil_div(rows, STRIP);
-  const int64_t width = job->width, value_width = job->value_width;
-  REAL *room = (REAL *)(job->scratch + (size_t)thread * job->scratch_each);
-  REAL *panels = room, *k_room = panels + (BLOCK_ROWS + STRIP) * width, *v_room = k_room + BLOCK_KEYS * width, *result = v_room + BLOCK_KEYS * value_width;
-  REAL s[BLOCK_KEYS * STRIP], top[BLOCK_ROWS + STRIP], sum[BLOCK_ROWS + STRIP], shrink[STRIP];
-  attention_strip strips[MAX_STRIPS];
-  for (int64_t t = 0; t < n_strips; t++) {
-    attention_strip *strip = &strips[t];
-    attention_strip_make(job, &place, first + t * STRIP, tern_min_i64(STRIP, rows - t * STRIP), strip);
-    R(pack_queries)(job->q, strip, (REAL)job->scale, panels + t * STRIP * width);
-    for (int64_t i = 0; i < STRIP; i++) {
-      top[t * STRIP + i] = -(REAL)INFINITY;
-      sum[t * STRIP + i] = 0;
-    }
-  }
-  if (job->keys == 0) memset(result, 0, (size_t)(rows * value_width) * sizeof(REAL));
-  for (int64_t key = 0; key < job->keys; key += BLOCK_KEYS) {
-    const int64_t block = tern_min_i64(BLOCK_KEYS, job->keys - key);
-    int64_t k_stride, v_stride, last = -1;
-    for (int64_t t = 0; t < n_strips; t++) last = tern_max_i64(last, strips[t].last_position);
-    if (job->causal && key > last) break;
-    const REAL *k = R(rows_load)(job->k, place.k, key, block, k_room, &k_stride), *v = R(rows_load)(job->v, place.v, key, block, v_room, &v_stride);
-    for (int64_t t = 0; t < n_strips; t++) {
-      const attention_strip *strip = &strips[t];
-      const int64_t keys = job->causal ? tern_min_i64(block, strip->last_position + 1 - key) : block;
-      if (keys <= 0) continue;
-      REAL *out = result + t * STRIP * value_width;
-      R(scores)(job, strip, panels + t * STRIP * width, k, k_stride, key, keys, s);
-      R(online_softmax)(s, keys, strip->n, top + t * STRIP, sum + t * STRIP, shrink);
-      if (key)
-        for (int64_t i = 0; i < strip->n; i++)
-          if (shrink[i] != 1)
-            for (int64_t e = 0; e < value_width; e++) out[i * value_width + e] *= shrink[i];
-      R(multiply)(strip->n, value_width, keys, s, 1, STRIP, v, v_stride, out, value_width, key != 0);
-    }
-  }
-  const int64_t element = (int64_t)tern_dtype_size(job->out->dtype), first_row = place.first_row + first;
+/* The results of `rows` queries from sums, and their lse. */
+static void R(attention_finish)(const attention_job *job, const attention_place *place, int64_t first, int64_t rows, REAL *result, REAL *top, REAL *sum) {
+  const int64_t value_width = job->value_width;
+  const int64_t element = (int64_t)tern_dtype_size(job->out->dtype), first_row = place->first_row + first;
   for (int64_t i = 0; i < rows; i += LANES) { /* sum becomes the factor of the result, top the logarithm of the sum */
     const VECTOR total = V(load)(sum + i);
     V(store)(top + i, V(load)(top + i) + V(log)(total));
@@ -168,6 +171,149 @@ static void R(attention_chunk)(void *context, int64_t chunk, int thread) {
     for (int64_t e = 0; e < value_width; e++) to[e] = from[e] * sum[i];
     R(row_store)(job->out->dtype, to, value_width, out);
   }
+}
+
+/* ---- few queries: one at a time, vectors along the width ---- */
+
+/* s[j] = query * k[j] for n keys. */
+static void R(narrow_scores)(const REAL *query, const REAL *k, int64_t k_stride, int64_t width, int64_t n, REAL *s) {
+  for (int64_t j = 0; j < n; j++, k += k_stride) {
+    VECTOR a = {0}, b = {0};
+    int64_t e = 0;
+    for (; e + 2 * LANES <= width; e += 2 * LANES) {
+      a = V(fma)(V(load)(query + e), V(load)(k + e), a);
+      b = V(fma)(V(load)(query + e + LANES), V(load)(k + e + LANES), b);
+    }
+    for (; e < width; e += LANES) {
+      const int64_t left = tern_min_i64(LANES, width - e);
+      a = V(fma)(V(load_n)(query + e, left, 0), V(load_n)(k + e, left, 0), a);
+    }
+    s[j] = V(sum)(a + b);
+  }
+}
+
+/* out = out * shrink + sum over n keys of p[j] v[j]; out is not read where `fresh`. */
+static void R(narrow_values)(const REAL *p, const REAL *v, int64_t v_stride, int64_t width, int64_t n, REAL shrink, bool fresh, REAL *out) {
+  int64_t e = 0;
+  for (; e + 4 * LANES <= width; e += 4 * LANES) {
+    VECTOR sum[4] = {{0}, {0}, {0}, {0}};
+    for (int i = 0; i < 4 && !fresh; i++) sum[i] = V(load)(out + e + i * LANES) * shrink;
+    for (int64_t j = 0; j < n; j++) {
+      const VECTOR weight = V(splat)(p[j]);
+      for (int i = 0; i < 4; i++) sum[i] = V(fma)(weight, V(load)(v + j * v_stride + e + i * LANES), sum[i]);
+    }
+    for (int i = 0; i < 4; i++) V(store)(out + e + i * LANES, sum[i]);
+  }
+  for (; e < width; e += LANES) {
+    const int64_t left = tern_min_i64(LANES, width - e);
+    VECTOR sum = {0};
+    if (!fresh) sum = V(load_n)(out + e, left, 0) * shrink;
+    for (int64_t j = 0; j < n; j++) sum = V(fma)(V(splat)(p[j]), V(load_n)(v + j * v_stride + e, left, 0), sum);
+    V(store_n)(out + e, left, sum);
+  }
+}
+
+/* p[j] = e^(p[j] - top) for n scores, -inf up to the next whole vector; carries top and sum, returns what earlier sums shrink by. */
+static REAL R(narrow_softmax)(REAL *p, int64_t n, REAL *top, REAL *sum) {
+  VECTOR largest = V(splat)(*top), total = {0};
+  for (int64_t j = 0; j < n; j += LANES) largest = V(max)(V(load)(p + j), largest);
+  const REAL most = V(largest)(largest), safe = most == -(REAL)INFINITY ? 0 : most;
+  for (int64_t j = 0; j < n; j += LANES) {
+    const VECTOR e = V(exp_below)(V(load)(p + j) - safe);
+    V(store)(p + j, e);
+    total += e;
+  }
+  const VECTOR factor = V(exp_below)(V(splat)(*top) - safe);
+  const REAL shrink = factor[0];
+  *sum = *sum * shrink + V(sum)(total);
+  *top = most;
+  return shrink;
+}
+
+static void R(attention_narrow)(const attention_job *job, const attention_place *place, REAL *room) {
+  const int64_t width = job->width, value_width = job->value_width, rows = job->rows;
+  REAL *k_room = room, *v_room = k_room + BLOCK_KEYS * width, *result = v_room + BLOCK_KEYS * value_width, *queries = result + NARROW_ROWS * value_width;
+  REAL p[BLOCK_KEYS + LANES], m[BLOCK_KEYS], top[STRIP], sum[STRIP];
+  attention_strip strip;
+  attention_strip_make(job, place, 0, rows, &strip);
+  bool begun[NARROW_ROWS] = {false};
+  for (int64_t i = 0; i < STRIP; i++) {
+    top[i] = -(REAL)INFINITY;
+    sum[i] = 0;
+  }
+  const int64_t element = (int64_t)tern_dtype_size(job->q->dtype);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t e = 0; e < width; e++)
+      queries[i * width + e] = R(element_load)(job->q->dtype, job->q->data + (attention_row_offset(job->q, &strip, i) + e * job->q->strides[3]) * element) * (REAL)job->scale;
+  for (int64_t key = 0; key < job->keys && !(job->causal && key > strip.last_position); key += BLOCK_KEYS) {
+    const int64_t block = tern_min_i64(BLOCK_KEYS, job->keys - key);
+    int64_t k_stride, v_stride;
+    const REAL *k = R(rows_load)(job->k, place->k, key, block, k_room, &k_stride), *v = R(rows_load)(job->v, place->v, key, block, v_room, &v_stride);
+    for (int64_t i = 0; i < rows; i++) {
+      const int64_t keys = job->causal ? tern_min_i64(block, strip.position[i] + 1 - key) : block;
+      if (keys <= 0) continue;
+      if (job->mask.data && !R(mask_row)(&job->mask, R(mask_at)(job, &strip, i, key), job->mask.strides[3] * (int64_t)tern_dtype_size(job->mask.dtype), keys, m)) continue;
+      R(narrow_scores)(queries + i * width, k, k_stride, width, keys, p);
+      for (int64_t j = 0; j < keys && job->mask.data; j++) p[j] += m[j];
+      for (int64_t j = keys; j < keys + LANES; j++) p[j] = -(REAL)INFINITY;
+      const REAL shrink = R(narrow_softmax)(p, keys, &top[i], &sum[i]);
+      R(narrow_values)(p, v, v_stride, value_width, keys, shrink, !begun[i], result + i * value_width);
+      begun[i] = true;
+    }
+  }
+  for (int64_t i = 0; i < rows; i++)
+    if (!begun[i]) memset(result + i * value_width, 0, (size_t)value_width * sizeof(REAL));
+  R(attention_finish)(job, place, 0, rows, result, top, sum);
+}
+
+/* Chunk: BLOCK_ROWS queries of one key head (all query heads that share it, one after another). */
+static void R(attention_chunk)(void *context, int64_t chunk, int thread) {
+  const attention_job *job = context;
+  const attention_place place = attention_place_of(job, chunk / job->row_blocks);
+  if (job->rows <= NARROW_ROWS) {
+    R(attention_narrow)(job, &place, (REAL *)(job->scratch + (size_t)thread * job->scratch_each));
+    return;
+  }
+  const int64_t first = chunk % job->row_blocks * BLOCK_ROWS, rows = tern_min_i64(BLOCK_ROWS, job->rows - first), n_strips = tern_ceil_div(rows, STRIP);
+  const int64_t width = job->width, value_width = job->value_width;
+  REAL *room = (REAL *)(job->scratch + (size_t)thread * job->scratch_each);
+  REAL *panels = room, *k_room = panels + (BLOCK_ROWS + STRIP) * width, *v_room = k_room + BLOCK_KEYS * width, *result = v_room + BLOCK_KEYS * value_width;
+  REAL s[BLOCK_KEYS * STRIP], top[BLOCK_ROWS + STRIP], sum[BLOCK_ROWS + STRIP], shrink[STRIP];
+  attention_strip strips[MAX_STRIPS];
+  bool begun[MAX_STRIPS] = {false}; /* its result holds something */
+  for (int64_t t = 0; t < n_strips; t++) {
+    attention_strip *strip = &strips[t];
+    attention_strip_make(job, &place, first + t * STRIP, tern_min_i64(STRIP, rows - t * STRIP), strip);
+    R(pack_queries)(job->q, strip, (REAL)job->scale, panels + t * STRIP * width);
+    for (int64_t i = 0; i < STRIP; i++) {
+      top[t * STRIP + i] = -(REAL)INFINITY;
+      sum[t * STRIP + i] = 0;
+    }
+  }
+  for (int64_t key = 0; key < job->keys; key += BLOCK_KEYS) {
+    const int64_t block = tern_min_i64(BLOCK_KEYS, job->keys - key);
+    int64_t k_stride, v_stride, last = -1;
+    for (int64_t t = 0; t < n_strips; t++) last = tern_max_i64(last, strips[t].last_position);
+    if (job->causal && key > last) break;
+    const REAL *k = R(rows_load)(job->k, place.k, key, block, k_room, &k_stride), *v = R(rows_load)(job->v, place.v, key, block, v_room, &v_stride);
+    for (int64_t t = 0; t < n_strips; t++) {
+      const attention_strip *strip = &strips[t];
+      const int64_t keys = job->causal ? tern_min_i64(block, strip->last_position + 1 - key) : block;
+      if (keys <= 0) continue;
+      REAL *out = result + t * STRIP * value_width;
+      if (!R(scores)(job, strip, panels + t * STRIP * width, k, k_stride, key, keys, s)) continue;
+      R(online_softmax)(s, keys, strip->n, top + t * STRIP, sum + t * STRIP, shrink);
+      if (begun[t])
+        for (int64_t i = 0; i < strip->n; i++)
+          if (shrink[i] != 1)
+            for (int64_t e = 0; e < value_width; e++) out[i * value_width + e] *= shrink[i];
+      R(multiply)(strip->n, value_width, keys, s, 1, STRIP, v, v_stride, out, value_width, begun[t]);
+      begun[t] = true;
+    }
+  }
+  for (int64_t t = 0; t < n_strips; t++)
+    if (!begun[t]) memset(result + t * STRIP * value_width, 0, (size_t)(strips[t].n * value_width) * sizeof(REAL));
+  R(attention_finish)(job, &place, first, rows, result, top, sum);
 }
 
 /* ---- gradient ---- */
@@ -246,7 +392,10 @@ static void R(attention_grad_chunk)(void *context, int64_t chunk, int thread) {
       attention_strip_make_grad(job, &place, t, strips_each, STRIP, &strip);
       const int64_t keys = job->causal ? tern_min_i64(block, strip.last_position + 1 - key) : block;
       if (keys <= 0) continue;
-      R(scores)(job, &strip, q_panels + t * STRIP * width, k, k_stride, key, keys, s);
+      if (!R(scores)(job, &strip, q_panels + t * STRIP * width, k, k_stride, key, keys, s)) {
+        if (key == 0) memset(gq + strip.row * width, 0, (size_t)(strip.n * width) * sizeof(REAL));
+        continue;
+      }
       R(multiply)(keys, tern_ceil_div(strip.n, LANES) * LANES, value_width, v, v_stride, 1, g_panels + t * STRIP * value_width, STRIP, d, STRIP, false);
       R(probabilities_grad)(s, d, keys, strip.n, lse + t * STRIP, delta + t * STRIP, (REAL)job->scale);
       const REAL *q = R(rows_load)(job->q, attention_head_offset(job->q, &strip), strip.first_position, strip.n, q_room, &q_stride);
