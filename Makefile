@@ -11,7 +11,7 @@ CTEST = $(BIN)/ctest --output-on-failure
 CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja
 ROOT := $(CURDIR)
 
-.PHONY: help build hello demo test test-c test-python test-full test-asan test-tsan bench wheel clean
+.PHONY: help build hello demo test test-c test-python test-full test-asan test-tsan test-arm bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,11 @@ test-tsan: $(VENV)/.stamp-tools ## the C tests under ThreadSanitizer
 	@$(CMAKE) --build build-tsan -j $(JOBS) --target tern_tests
 	$(CTEST) --test-dir build-tsan
 
+test-arm: $(VENV)/.stamp-tools ## the C tests built for 64-bit ARM, run by qemu (cmake/aarch64.cmake says what it needs)
+	$(CONFIGURE) -B build-arm -DCMAKE_TOOLCHAIN_FILE=$(ROOT)/cmake/aarch64.cmake -DTERN_BUILD_TORCH=OFF -DTERN_BUILD_TESTS=ON
+	@$(CMAKE) --build build-arm -j $(JOBS) --target tern_tests
+	$(CTEST) --test-dir build-arm
+
 bench: build ## the benchmark table
 	$(BIN)/python bench/bench.py
 
@@ -71,4 +76,4 @@ wheel: $(VENV)/.stamp-tools ## the package to install with pip, in dist/
 	@ls -1 dist/*.whl
 
 clean: ## remove what was built, but not .venv
-	rm -rf build build-asan build-tsan dist
+	rm -rf build build-asan build-tsan build-arm dist

@@ -1,5 +1,8 @@
 # The C tests: one cmocka program for each tests/c/test_*.c, linked with every object of the core, so that internal functions are visible.
 # `cmake --build BUILD --target tern_tests` builds them, ctest runs them.
+if(CMAKE_CROSSCOMPILING)
+  set(TERN_TEST_ENVIRONMENT ";TERN_TEST_EMULATED=1")
+endif()
 find_path(TERN_CMOCKA_INCLUDE cmocka.h)
 find_library(TERN_CMOCKA_LIBRARY cmocka)
 if(NOT TERN_CMOCKA_INCLUDE OR NOT TERN_CMOCKA_LIBRARY)
@@ -23,6 +26,6 @@ foreach(source IN LISTS TERN_TEST_SOURCES)
   add_dependencies(tern_tests ${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900
-    ENVIRONMENT "TERN_CACHE_DIR=off;ASAN_OPTIONS=detect_leaks=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=0 exitcode=66")
+    ENVIRONMENT "TERN_CACHE_DIR=off;ASAN_OPTIONS=detect_leaks=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=halt_on_error=0 exitcode=66${TERN_TEST_ENVIRONMENT}")
 endforeach()
 include(cmake/plugins.cmake)

@@ -11,6 +11,9 @@ static bool has_avx512(void) {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
 }
 #endif
+#if defined(__aarch64__)
+static bool has_neon(void) { return true; }
+#endif
 static bool has_baseline(void) { return true; }
 
 /* The best first. */
@@ -22,6 +25,9 @@ static const struct {
 #if defined(__x86_64__)
     {"avx512", has_avx512, tern_kernels_avx512},
     {"avx2", has_avx2, tern_kernels_avx2},
+#endif
+#if defined(__aarch64__)
+    {"neon", has_neon, tern_kernels_neon},
 #endif
     {"baseline", has_baseline, tern_kernels_baseline},
 };
@@ -39,7 +45,7 @@ tern_status tern_kernels_select(const tern_kernel_table **out) {
       if (levels[i].supported()) table = levels[i].table();
       else if (*wanted) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s, but this CPU does not have it; unset TERN_ISA to use the best one it has", wanted);
     }
-    if (!table) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s is not known on this machine; it takes 'baseline', 'avx2' or 'avx512' (x86-64 only), or nothing", wanted);
+    if (!table) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s is not known on this machine; it takes 'baseline', 'avx2' or 'avx512' (x86-64), 'neon' (AArch64), or nothing", wanted);
     __atomic_store_n(&chosen, table, __ATOMIC_RELEASE);
   }
   *out = table;

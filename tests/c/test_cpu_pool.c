@@ -109,6 +109,7 @@ static void a_forked_child_has_a_pool(void **state) {
 #ifdef __SANITIZE_THREAD__
   skip(); /* ThreadSanitizer allows no threads after a fork */
 #endif
+  if (getenv("TERN_TEST_EMULATED")) skip(); /* qemu allows no threads after a fork */
   tern_pool_set_threads(2);
   tally t = {0};
   tern_pool_run(10, count_chunk, &t);

@@ -6,11 +6,17 @@
   F(1, vectors, partial) F(2, vectors, partial) F(3, vectors, partial) F(4, vectors, partial) F(5, vectors, partial) F(6, vectors, partial)         \
   F(7, vectors, partial) F(8, vectors, partial) F(9, vectors, partial) F(10, vectors, partial) F(11, vectors, partial) F(12, vectors, partial)      \
   F(13, vectors, partial) F(14, vectors, partial)
+#elif TILE_ROWS == 12
+#define TILE_EACH_ROWS(F, vectors, partial)                                                                                                       \
+  F(1, vectors, partial) F(2, vectors, partial) F(3, vectors, partial) F(4, vectors, partial) F(5, vectors, partial) F(6, vectors, partial)         \
+  F(7, vectors, partial) F(8, vectors, partial) F(9, vectors, partial) F(10, vectors, partial) F(11, vectors, partial) F(12, vectors, partial)
 #elif TILE_ROWS == 6
 #define TILE_EACH_ROWS(F, vectors, partial) \
   F(1, vectors, partial) F(2, vectors, partial) F(3, vectors, partial) F(4, vectors, partial) F(5, vectors, partial) F(6, vectors, partial)
-#else
+#elif TILE_ROWS == 4
 #define TILE_EACH_ROWS(F, vectors, partial) F(1, vectors, partial) F(2, vectors, partial) F(3, vectors, partial) F(4, vectors, partial)
+#else
+#error "one tile function for each number of rows up to TILE_ROWS"
 #endif
 
 #define TILE_DTYPE_f32 TERN_F32

@@ -7,6 +7,15 @@
 #include "kernels.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+/* Objects for "neon" only: "baseline" is plain C on AArch64 too, as a reference. */
+#if defined(TERN_NEON)
+#define TILE_NEON 1
+#else
+#define TILE_NEON 0
 #endif
 
 #define TILE_INLINE static inline __attribute__((always_inline, unused))
@@ -70,18 +79,29 @@ typedef float tile_f32 __attribute__((vector_size(16)));
 typedef double tile_f64 __attribute__((vector_size(16)));
 #define TILE_LANES_f32 4
 #define TILE_LANES_f64 2
+/* NEON has 32 registers, SSE2 16. */
+#if TILE_NEON
+#define TILE_ROWS 12
+#else
 #define TILE_ROWS 4
+#endif
 #define TILE_PARTIAL_IS_FREE 0
 TILE_INLINE tile_f32 tile_zero_f32(void) { return (tile_f32){0}; }
 TILE_INLINE tile_f64 tile_zero_f64(void) { return (tile_f64){0}; }
 TILE_INLINE tile_f32 tile_splat_f32(float x) { return (tile_f32){x, x, x, x}; }
 TILE_INLINE tile_f64 tile_splat_f64(double x) { return (tile_f64){x, x}; }
+#if TILE_NEON
+TILE_INLINE tile_f32 tile_fma_f32(tile_f32 x, tile_f32 y, tile_f32 sum) { return (tile_f32)vfmaq_f32((float32x4_t)sum, (float32x4_t)x, (float32x4_t)y); }
+TILE_INLINE tile_f64 tile_fma_f64(tile_f64 x, tile_f64 y, tile_f64 sum) { return (tile_f64)vfmaq_f64((float64x2_t)sum, (float64x2_t)x, (float64x2_t)y); }
+#else
+TILE_INLINE tile_f32 tile_fma_f32(tile_f32 x, tile_f32 y, tile_f32 sum) { return x * y + sum; }
+TILE_INLINE tile_f64 tile_fma_f64(tile_f64 x, tile_f64 y, tile_f64 sum) { return x * y + sum; }
+#endif
 #define TILE_BASELINE(T, REAL)                                                                                                                             \
   TILE_INLINE tile_##T tile_load_##T(const REAL *p) { tile_##T x; memcpy(&x, p, sizeof x); return x; }                                                     \
   TILE_INLINE void tile_store_##T(REAL *p, tile_##T x) { memcpy(p, &x, sizeof x); }                                                                        \
   TILE_INLINE tile_##T tile_load_first_##T(const REAL *p, int64_t n) { tile_##T x = tile_zero_##T(); for (int64_t i = 0; i < n; i++) x[i] = p[i]; return x; } \
-  TILE_INLINE void tile_store_first_##T(REAL *p, tile_##T x, int64_t n) { for (int64_t i = 0; i < n; i++) p[i] = x[i]; }                                   \
-  TILE_INLINE tile_##T tile_fma_##T(tile_##T x, tile_##T y, tile_##T sum) { return x * y + sum; }
+  TILE_INLINE void tile_store_first_##T(REAL *p, tile_##T x, int64_t n) { for (int64_t i = 0; i < n; i++) p[i] = x[i]; }
 TILE_BASELINE(f32, float)
 TILE_BASELINE(f64, double)
 #undef TILE_BASELINE
@@ -151,6 +171,8 @@ TILE_INLINE void tile_widen_f16(float *to, const uint16_t *from, int64_t n) {
   int64_t i = 0;
 #if defined(__F16C__)
   for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
+#elif TILE_NEON
+  for (; i + 4 <= n; i += 4) vst1q_f32(to + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from + i))));
 #endif
   for (; i < n; i++) to[i] = tern_f16_to_f32(from[i]);
 }
@@ -158,6 +180,8 @@ TILE_INLINE void tile_narrow_f16(uint16_t *to, const float *from, int64_t n) {
   int64_t i = 0;
 #if defined(__F16C__)
   for (; i + 8 <= n; i += 8) _mm_storeu_si128((__m128i *)(void *)(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#elif TILE_NEON
+  for (; i + 4 <= n; i += 4) vst1_u16(to + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(from + i))));
 #endif
   for (; i < n; i++) to[i] = tern_f32_to_f16(from[i]);
 }

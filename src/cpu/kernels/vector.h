@@ -54,7 +54,14 @@ TERN_INLINE vf32 vf32_copysign(vf32 size, vf32 sign) { return (vf32)(((vi32)size
 TERN_INLINE vf32 vf32_maximum(vf32 x, vf32 y) { return vf32_select((x > y) | (x != x), x, y); }
 TERN_INLINE vf32 vf32_minimum(vf32 x, vf32 y) { return vf32_select((x < y) | (x != x), x, y); }
 /* Truncates; lanes out of int32's range give INT32_MIN. */
+#if defined(__x86_64__)
 TERN_INLINE vi32 vf32_to_i32(vf32 v) { return __builtin_convertvector(v, vi32); }
+#else /* other machines saturate */
+TERN_INLINE vi32 vf32_to_i32(vf32 v) {
+  vi32 inside = (vf32_abs(v) < 0x1p31f);
+  return (inside & __builtin_convertvector(v, vi32)) | (~inside & INT32_MIN);
+}
+#endif
 TERN_INLINE vf32 vf32_from_i32(vi32 v) { return __builtin_convertvector(v, vf32); }
 
 /* ---- across lanes: a fixed tree, halves folded onto each other ---- */
