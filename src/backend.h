@@ -26,6 +26,15 @@ typedef struct tern_backend_stats {
   int64_t compiled, loaded;                       /* executables that a compiler made, and that came from disk instead */
 } tern_backend_stats;
 
+/* A kernel that ran, for profilers. */
+typedef struct tern_kernel_event {
+  const char *kernel;       /* "dot", "loop", "copy"; lives as long as the process */
+  const uint32_t *tags;     /* the operations in it (tern_op.tag), in program order; valid during the call */
+  int32_t n_tags;
+  int64_t start, end;       /* nanoseconds of tern_now's clock */
+  int64_t flops, bytes;     /* arithmetic operations; bytes read and written if every operand came from memory once */
+} tern_kernel_event;
+
 /* What one launch is given and gives back. */
 typedef struct tern_launch {
   /* One per parameter. Where donated[i] is set, the launch takes the memory over if it succeeds: it is released or becomes an output. When the
@@ -39,6 +48,9 @@ typedef struct tern_launch {
   /* Where it fails with TERN_INDEX_OUT_OF_RANGE: the tag of the check_index operation that failed, and the index found. */
   uint32_t failed_tag;
   int64_t failed_index;
+  /* Where set, called after each kernel, on the thread that launches. A backend that cannot see its kernels never calls it. */
+  void (*on_kernel)(void *context, const tern_kernel_event *event);
+  void *on_kernel_context;
 } tern_launch;
 
 typedef struct tern_backend {
@@ -69,6 +81,8 @@ typedef struct tern_backend {
   tern_status (*compile)(tern_backend_device *device, const tern_program *program, tern_executable **out);
   void (*release_executable)(tern_executable *executable);
   tern_status (*execute)(tern_executable *executable, tern_launch *launch);
+  /* What the hardware can do at best, measured or from its maker: f32 operations and bytes per second. NULL: not known. May take a tenth of a second. */
+  void (*limits)(tern_backend_device *device, double *flops, double *bytes);
 } tern_backend;
 
 extern const tern_backend tern_cpu_backend;  /* the embedded engine: spec "" or "cpu" */

@@ -12,6 +12,7 @@ _PATH = """tern runs an unmodified PyTorch program on the chip at hand.
   bench   make bench                      this machine's figures beside PyTorch CPU
   place   tern place                      where a program runs cheapest                            (not there yet)
 
+  tern profile script.py                  where its time goes, kernel by kernel, beside what the machine can do
   tern doctor                             what is installed, what is found, what is missing
   tern explain CODE                       what an error or warning means and what to do
 """
@@ -20,6 +21,7 @@ _PATH = """tern runs an unmodified PyTorch program on the chip at hand.
 _COMMANDS = {
     "cache": ("torch_tern.cache", "compiled programs on disk: list or clear them"),
     "check": ("torch_tern.check", "compiles a script's programs for chips that are not here: whether they compile, fit, and how long a step may take"),
+    "profile": ("torch_tern.profile", "where a script's time on the device goes, kernel by kernel"),
     "doctor": ("torch_tern.doctor", "what is installed, what is found, what is missing"),
     "explain": ("torch_tern.explain", "what a code in a message means and what to do; bare, the list of codes"),
 }

@@ -15,7 +15,7 @@ __all__ = [
     "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties", "get_mode", "get_rng", "get_rng_state", "get_rng_state_all",
     "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
     "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "reset_stats", "rng", "save",
-    "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stats", "stream", "synchronize",
+    "profile", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stats", "stream", "synchronize",
 ]  # fmt: skip
 
 _Device = torch.device | str | int | None
@@ -282,6 +282,13 @@ def compile_log() -> list[dict[str, Any]]:
 def fallbacks() -> list[tuple[str, str, int]]:
     """(operator, line, count) of the operators that PyTorch's CPU kernels served."""
     return _C.fallbacks()
+
+
+def profile() -> Any:
+    """`with torch.tern.profile() as p:` notes each kernel that runs; then p.rows(), p.table(), p.html(). See torch_tern.profile."""
+    from torch_tern.profile import Profile
+
+    return Profile()
 
 
 def reset_stats() -> None:

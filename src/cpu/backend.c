@@ -177,4 +177,5 @@ const tern_backend tern_cpu_backend = {
     .compile = cpu_compile,
     .release_executable = cpu_release_executable,
     .execute = tern_cpu_execute,
+    .limits = tern_cpu_limits,
 };

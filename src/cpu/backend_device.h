@@ -21,4 +21,6 @@ tern_status tern_cpu_memory_new(tern_backend_device *device, size_t bytes, tern_
 void tern_cpu_memory_free(tern_backend_device *device, tern_memory *memory);
 /* Runs a launch: see tern_backend.execute. */
 tern_status tern_cpu_execute(tern_executable *executable, tern_launch *launch);
+/* limits.c: see tern_backend.limits. */
+void tern_cpu_limits(tern_backend_device *device, double *flops, double *bytes);
 #endif

@@ -45,7 +45,7 @@ typedef struct tern_kernel {
 
 /* One per instruction set. rows[kind].run is NULL where no kernel serves the operation directly (elementwise operations: interpret). */
 typedef struct tern_kernel_table {
-  const char *isa;          /* "baseline", "avx2", "avx512" */
+  const char *isa;          /* "baseline", "avx2", "avx512", "neon" */
   tern_kernel rows[TERN_OP_COUNT];
   double (*peak)(int64_t rounds);          /* runs multiply-adds in registers; returns how many floating-point operations that were */
   const struct tern_block_machine *blocks; /* the block interpreter's instructions for this instruction set (blocks.h) */
@@ -54,6 +54,7 @@ typedef struct tern_kernel_table {
 const tern_kernel_table *tern_kernels_baseline(void);
 const tern_kernel_table *tern_kernels_avx2(void);    /* AVX2, FMA, F16C, BMI */
 const tern_kernel_table *tern_kernels_avx512(void);  /* AVX-512 F, BW, DQ, VL, CD and the above */
+const tern_kernel_table *tern_kernels_neon(void);    /* AArch64 */
 /* The best this CPU has, or what TERN_ISA forces (an error if the CPU lacks it). Decided once. */
 tern_status tern_kernels_select(const tern_kernel_table **out);
 

@@ -60,22 +60,40 @@ static tern_status run_kernel(const tern_kernel_step *k, char *const *base, char
   return status;
 }
 
-static tern_status run_steps(tern_executable *x, char *const *base, char *scratch, int64_t per_thread, tern_launch *launch) {
+static inline tern_status run_step(const tern_executable *x, const tern_step *s, char *const *base, char *scratch, int64_t per_thread, tern_launch *launch) {
   const tern_block_machine *machine = x->kernels->blocks;
-  if (TERN_UNLIKELY(x->times != NULL)) tern_plan_times_begin(x);
-  for (const tern_step *s = x->steps, *end = s + x->n_steps; s < end; s++) {
-    switch (s->kind) {
-      case TERN_STEP_GROUP: tern_group_run(s->group, machine, base, scratch, per_thread); break;
-      case TERN_STEP_KERNEL: TERN_TRY(run_kernel(s->kernel, base, scratch, launch)); break;
-      case TERN_STEP_COPY: run_copy(s->copy, machine, base); break;
-      case TERN_STEP_FILL: {
-        const tern_fill_step *f = s->fill;
-        machine->fill(tern_dtype_size(f->value.dtype), base[f->value.location] + f->value.offset, f->count, base[f->location]);
-      }
+  switch (s->kind) {
+    case TERN_STEP_GROUP: tern_group_run(s->group, machine, base, scratch, per_thread); break;
+    case TERN_STEP_KERNEL: return run_kernel(s->kernel, base, scratch, launch);
+    case TERN_STEP_COPY: run_copy(s->copy, machine, base); break;
+    case TERN_STEP_FILL: {
+      const tern_fill_step *f = s->fill;
+      machine->fill(tern_dtype_size(f->value.dtype), base[f->value.location] + f->value.offset, f->count, base[f->location]);
     }
-    if (TERN_UNLIKELY(x->times != NULL)) tern_plan_times_step(x, (int32_t)(s - x->steps));
   }
-  if (TERN_UNLIKELY(x->times != NULL)) tern_plan_times_end(x);
+  return NULL;
+}
+
+static tern_status run_steps(const tern_executable *x, char *const *base, char *scratch, int64_t per_thread, tern_launch *launch) {
+  for (const tern_step *s = x->steps, *end = s + x->n_steps; s < end; s++) TERN_TRY(run_step(x, s, base, scratch, per_thread, launch));
+  return NULL;
+}
+
+/* The same, timed: an event for each step where the launch wants them, and times for TERN_PRINT=plan. */
+static tern_status run_steps_watched(tern_executable *x, char *const *base, char *scratch, int64_t per_thread, tern_launch *launch) {
+  for (const tern_step *s = x->steps, *end = s + x->n_steps; s < end; s++) {
+    tern_kernel_event event = {.kernel = tern_step_name(s), .tags = s->n_tags ? s->tags : &s->tag, .n_tags = s->n_tags ? s->n_tags : 1};
+    tern_step_cost(s, &event.flops, &event.bytes);
+    const double start = tern_now();
+    TERN_TRY(run_step(x, s, base, scratch, per_thread, launch));
+    const double end_time = tern_now();
+    event.start = (int64_t)(start * 1e9);
+    event.end = (int64_t)(end_time * 1e9);
+    const bool in_place = s->kind == TERN_STEP_COPY && !s->copy->n_chunks; /* nothing ran */
+    if (launch->on_kernel && !in_place) launch->on_kernel(launch->on_kernel_context, &event);
+    if (x->times) tern_plan_times_step(x, (int32_t)(s - x->steps), end_time - start);
+  }
+  if (x->times) tern_plan_times_end(x);
   return NULL;
 }
 
@@ -138,7 +156,7 @@ tern_status tern_cpu_execute(tern_executable *x, tern_launch *launch) {
   launching l = {.x = x, .launch = launch, .fresh = (tern_memory **)table, .input = (tern_memory **)table + x->n_outputs,
                  .base = (char **)table + x->n_outputs + x->n_inputs};
   tern_status status = prepare(&l, x->slab + scratch);
-  if (!status) status = run_steps(x, l.base, l.slab + x->slab, per_thread, launch);
+  if (!status) status = launch->on_kernel || x->times ? run_steps_watched(x, l.base, l.slab + x->slab, per_thread, launch) : run_steps(x, l.base, l.slab + x->slab, per_thread, launch);
   tern_deallocate(x->device->allocator, l.slab);
   for (int32_t r = 0; r < x->n_outputs; r++) {
     if (status) {

@@ -118,7 +118,9 @@ typedef enum tern_step_kind { TERN_STEP_GROUP, TERN_STEP_KERNEL, TERN_STEP_COPY,
 
 typedef struct tern_step {
   tern_step_kind kind;
-  uint32_t tag;
+  uint32_t tag;              /* of its last operation */
+  int32_t n_tags;
+  const uint32_t *tags;      /* of all its operations */
   union {
     tern_group *group;
     tern_kernel_step *kernel;
@@ -175,9 +177,11 @@ int64_t tern_group_partials(const tern_group *group);
 tern_status tern_plan_program(const tern_program *program, const tern_kernel_table *kernels, tern_executable *out);
 /* Prints the steps, and keeps their lines to print again with times after a few launches. */
 void tern_plan_print(tern_executable *executable, const tern_program *program);
-/* plan_measure.c: before and after a launch, and after each of its steps; where `times` is set. */
-void tern_plan_times_begin(tern_executable *executable);
-void tern_plan_times_step(tern_executable *executable, int32_t step);
+/* plan_measure.c, where `times` is set: a step ran for so many seconds; a launch is over. */
+void tern_plan_times_step(tern_executable *executable, int32_t step, double seconds);
 void tern_plan_times_end(tern_executable *executable);
+/* plan_cost.c: what a step costs at least: arithmetic operations, and bytes if every operand comes from memory once. */
+void tern_step_cost(const tern_step *step, int64_t *flops, int64_t *bytes);
+const char *tern_step_name(const tern_step *step); /* "dot", "loop", "copy": static text */
 void tern_group_run(const tern_group *group, const tern_block_machine *machine, char *const *base, char *scratch, int64_t scratch_per_thread);
 #endif

@@ -20,7 +20,7 @@ static tern_status add_step(tern_planner *pl, tern_step_kind kind, uint32_t tag,
     x->steps = grown;
     x->cap_steps = cap;
   }
-  x->steps[x->n_steps++] = (tern_step){.kind = kind, .tag = tag, .group = body};
+  x->steps[x->n_steps++] = (tern_step){.kind = kind, .tag = tag, .n_tags = pl->n_tags, .tags = pl->tags, .group = body};
   return NULL;
 }
 
@@ -345,7 +345,22 @@ static tern_status emit_kernel(tern_planner *pl, const tern_op *op) {
   return add_step(pl, TERN_STEP_KERNEL, op->tag, k);
 }
 
+/* The tags of a step's operations, each once: neighbours mostly share one, since an operation of the user's makes several. */
+static tern_status collect_tags(tern_planner *pl, int32_t step) {
+  const int32_t first = pl->first_op[step], n = pl->first_op[step + 1] - first;
+  uint32_t *tags = tern_arena_alloc(&pl->out->arena, (size_t)n * sizeof *tags);
+  if (!tags) return no_memory();
+  pl->n_tags = 0;
+  for (int32_t i = 0; i < n; i++) {
+    const uint32_t tag = pl->program->ops[pl->step_ops[first + i]].tag;
+    if (!pl->n_tags || tags[pl->n_tags - 1] != tag) tags[pl->n_tags++] = tag;
+  }
+  pl->tags = tags;
+  return NULL;
+}
+
 tern_status tern_plan_emit(tern_planner *pl, int32_t step) {
+  TERN_TRY(collect_tags(pl, step));
   const tern_op *op = &pl->program->ops[pl->step_ops[pl->first_op[step]]];
   switch ((tern_op_kind)op->kind) {
     case TERN_OP_UPDATE_SLICE: return emit_update_slice(pl, op);
@@ -371,6 +386,7 @@ tern_status tern_plan_emit_results(tern_planner *pl) {
   x->output_bytes = tern_arena_alloc(&x->arena, n * sizeof *x->output_bytes);
   x->output_takes = tern_arena_alloc(&x->arena, n * sizeof *x->output_takes);
   if (!x->output_location || !x->output_bytes || !x->output_takes) return no_memory();
+  pl->n_tags = 0; /* copies at the end: no operation's own */
   for (int32_t r = 0; r < p->n_results; r++) {
     const tern_value v = p->results[r].value;
     const tern_value_view *view = &pl->views[v];

@@ -12,6 +12,8 @@ typedef struct tern_planner {
   tern_fusion fusion;
   int32_t *location;             /* per value (roots only): its location or -1 */
   int32_t *step_ops, *first_op;  /* operations of step s: step_ops[first_op[s] .. first_op[s + 1]), in program order */
+  const uint32_t *tags;          /* of the operations of the step that is being emitted */
+  int32_t n_tags;
   int32_t *claim;                /* per location: the result it becomes, or -1 */
   int32_t last_check;            /* the last step that may fail on an index, or -1 */
 } tern_planner;

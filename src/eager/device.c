@@ -89,6 +89,11 @@ int tern_device_ordinal(const tern_device *d) { return d->ordinal; }
 const tern_backend_info *tern_device_info(const tern_device *d) { return &d->info; }
 void tern_device_stats(tern_device *d, tern_backend_stats *out) { d->backend->stats(d->hardware, out); }
 void tern_device_reset_peak(tern_device *d) { d->backend->reset_peak(d->hardware); }
+void tern_device_limits(tern_device *device, double *flops, double *bytes) {
+  *flops = *bytes = 0;
+  if (device->backend->limits) device->backend->limits(device->hardware, flops, bytes);
+}
+
 void tern_device_empty_cache(tern_device *d) { d->backend->empty_cache(d->hardware); }
 bool tern_is_forked_child(void) { return atomic_load(&tern_forked); }
 

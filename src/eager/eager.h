@@ -25,6 +25,8 @@ const tern_backend_info *tern_device_info(const tern_device *device);
 void tern_device_stats(tern_device *device, tern_backend_stats *out);
 void tern_device_reset_peak(tern_device *device);
 void tern_device_empty_cache(tern_device *device);
+/* What the hardware can do at best: f32 operations and bytes per second, 0 where unknown. */
+void tern_device_limits(tern_device *device, double *flops, double *bytes);
 
 /* Tensors that are alive and have contents, alike ones (line, dtype, dims, pending) as one row, the largest total first: the number of rows, to be freed by the caller. */
 typedef struct tern_live {

@@ -103,6 +103,7 @@ typedef struct tern_cached_program {
   tern_executable *executable;
   uint32_t n_parameters, n_results;
   uint32_t *parameter_locals, *result_locals;
+  int64_t number;          /* in order of compilation, from 1 */
   bool *replaced;          /* per parameter: a result replaces its contents, so its memory may be given up */
   int64_t last_use;
 } tern_cached_program;
@@ -201,6 +202,18 @@ void tern_cached_program_free(tern_device *device, tern_cached_program *program)
 /* ---- compile_log.c ---- */
 /* Notes that the first n_nodes nodes became a program. The entry is valid until 1,024 more were noted; NULL without host memory. */
 const tern_compile_entry *tern_compile_note(const tern_recording *recording, uint32_t n_nodes, double seconds, bool loaded);
+
+/* ---- profile.c ---- */
+extern atomic_bool tern_profiling;
+typedef struct tern_profile_launch {
+  const struct tern_recording *recording;
+  int device;
+  int64_t program;
+  int64_t n_kernels; /* reported so far */
+} tern_profile_launch;
+void tern_profile_kernel(void *launch, const tern_kernel_event *event); /* a tern_launch's on_kernel */
+/* The launch is over: one event for all of it where the backend reported no kernels. */
+void tern_profile_program(tern_profile_launch *launch, int64_t start, int64_t end);
 
 /* ---- stats.c ---- */
 typedef struct tern_counters {

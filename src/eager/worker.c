@@ -149,8 +149,13 @@ static tern_status launch(tern_device *device, tern_job *job, const tern_cached_
     a.donated[i] = program->replaced[i] && atomic_load(&v->references) == 1;
   }
   tern_launch l = {.inputs = a.inputs, .donated = a.donated, .scalars = job->recording->scalars, .outputs = a.outputs};
+  tern_profile_launch profile = {.recording = job->recording, .device = device->ordinal, .program = program->number};
+  const bool profiled = TERN_UNLIKELY(atomic_load_explicit(&tern_profiling, memory_order_relaxed));
+  if (profiled) l.on_kernel = tern_profile_kernel, l.on_kernel_context = &profile;
   if (!status) {
+    const double start = profiled ? tern_now() : 0;
     status = device->backend->execute(program->executable, &l);
+    if (profiled && !status) tern_profile_program(&profile, (int64_t)(start * 1e9), (int64_t)(tern_now() * 1e9));
     for (uint32_t i = 0; i < program->n_parameters; i++) {
       tern_version *v = job->inputs[program->parameter_locals[i]];
       v->memory = !status && a.donated[i] ? NULL : a.inputs[i];
@@ -208,6 +213,7 @@ static tern_status compile(tern_device *device, const tern_job *job, uint32_t n_
   bool from_disk = after.loaded > before.loaded;
   atomic_fetch_add(from_disk ? &tern_count.loaded : &tern_count.compiled, 1);
   const tern_compile_entry *entry = status ? NULL : tern_compile_note(r, n_nodes, seconds, from_disk);
+  if (entry && program) program->number = entry->number;
   if (entry && tern_setting_has(TERN_SETTING_PRINT, "compiles")) {
     char place[256], changed[256];
     tern_line_describe(entry->line, place, sizeof place);

@@ -6,6 +6,7 @@
 #include "../aten/aten.h"
 #include "../diag/diag.h"
 #include "module.h"
+#include "../eager/profile.h"
 #include "pyframe.h"
 #include "shim.h"
 
@@ -269,6 +270,46 @@ static PyObject *py_reset_stats(PyObject *self, PyObject *none) {
   Py_RETURN_NONE;
 }
 
+/* ---- profiling ---- */
+static PyObject *py_profile_start(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  tern_profile_start();
+  Py_RETURN_NONE;
+}
+
+static PyObject *py_profile_stop(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  tern_profile_stop();
+  Py_RETURN_NONE;
+}
+
+static void append_event(void *context, const tern_profile_event *e) {
+  char where[1024];
+  PyObject *row = Py_BuildValue("{s:s,s:s,s:i,s:s,s:i,s:L,s:L,s:L,s:L,s:L}", "kernel", e->kernel, "operators", e->operators, "n_operators", (int)e->n_operators, "line",
+                                tern_line_describe(e->line, where, sizeof where), "device", e->device, "program", (long long)e->program, "start_ns",
+                                (long long)e->start, "end_ns", (long long)e->end, "flops", (long long)e->flops, "bytes", (long long)e->bytes);
+  if (row) PyList_Append(context, row);
+  Py_XDECREF(row);
+}
+
+static PyObject *py_profile_events(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  PyObject *list = PyList_New(0);
+  int64_t lost = list ? tern_profile_each(append_event, list) : 0;
+  return list ? Py_BuildValue("(NL)", list, (long long)lost) : NULL;
+}
+
+static PyObject *py_device_limits(PyObject *self, PyObject *args) {
+  (void)self;
+  tern_device *device = device_arg(args);
+  if (!device) return NULL;
+  double flops, bytes;
+  Py_BEGIN_ALLOW_THREADS
+  tern_device_limits(device, &flops, &bytes);
+  Py_END_ALLOW_THREADS
+  return Py_BuildValue("(dd)", flops, bytes);
+}
+
 static PyObject *py_line(PyObject *self, PyObject *none) {
   (void)self, (void)none;
   char where[1024];
@@ -299,6 +340,10 @@ static PyMethodDef methods[] = {
   {"fallbacks", py_fallbacks, METH_NOARGS, "(operator, line, count) of operators served by PyTorch's CPU kernels"},
   {"compile_log", tern_module_compile_log, METH_NOARGS, "a dictionary for each program that had to be made, the oldest first"},
   {"reset_stats", py_reset_stats, METH_NOARGS, "sets the counters to zero"},
+  {"profile_start", py_profile_start, METH_NOARGS, "notes each kernel that runs from now on; forgets those noted before"},
+  {"profile_stop", py_profile_stop, METH_NOARGS, "ends that"},
+  {"profile_events", py_profile_events, METH_NOARGS, "(the kernels noted, in the order they ran; how many more there was no room for)"},
+  {"device_limits", py_device_limits, METH_VARARGS, "device_limits(ordinal=-1): f32 operations and bytes per second that the hardware can do; 0: unknown"},
   {"line", py_line, METH_NOARGS, "the line that tern would note for an operator called here"},
   {"trace_programs", tern_module_trace_programs, METH_NOARGS, "what TERN_DEVICE=trace kept: a dictionary for each program"},
   {"trace_launches", tern_module_trace_launches, METH_NOARGS, "numbers of the programs launched, in order; -1 is a mark"},

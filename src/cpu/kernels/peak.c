@@ -1,4 +1,4 @@
-/* What this instruction set can do at most: independent multiply-adds in registers, and nothing else. Called by src/cpu/plan_measure.c, which divides by it. */
+/* What this instruction set can do at most: independent multiply-adds in registers, and nothing else. Called by src/cpu/limits.c. */
 #include "tile.h"
 
 enum { SUMS = 12 }; /* latency times multipliers, on every processor we know of */
