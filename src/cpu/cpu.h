@@ -51,10 +51,11 @@ typedef struct tern_kernel_table {
   const struct tern_block_machine *blocks; /* the block interpreter's instructions for this instruction set (blocks.h) */
 } tern_kernel_table;
 
-const tern_kernel_table *tern_kernels_baseline(void);
-const tern_kernel_table *tern_kernels_avx2(void);    /* AVX2, FMA, F16C, BMI */
-const tern_kernel_table *tern_kernels_avx512(void);  /* AVX-512 F, BW, DQ, VL, CD and the above */
-const tern_kernel_table *tern_kernels_neon(void);    /* AArch64 */
+/* NULL functions where the build left a set out (TERN_BUILD_ISAS). */
+__attribute__((weak)) const tern_kernel_table *tern_kernels_baseline(void);
+__attribute__((weak)) const tern_kernel_table *tern_kernels_avx2(void);    /* AVX2, FMA, F16C, BMI */
+__attribute__((weak)) const tern_kernel_table *tern_kernels_avx512(void);  /* AVX-512 F, BW, DQ, VL, CD and the above */
+__attribute__((weak)) const tern_kernel_table *tern_kernels_neon(void);    /* AArch64 */
 /* The best this CPU has, or what TERN_ISA forces (an error if the CPU lacks it). Decided once. */
 tern_status tern_kernels_select(const tern_kernel_table **out);
 

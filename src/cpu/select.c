@@ -42,6 +42,10 @@ tern_status tern_kernels_select(const tern_kernel_table **out) {
 #endif
     for (size_t i = 0; i < TERN_COUNT(levels) && !table; i++) {
       if (*wanted && strcmp(wanted, levels[i].name) != 0) continue;
+      if (!levels[i].table) {
+        if (*wanted) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s, but this build of tern has no kernels for it (TERN_BUILD_ISAS)", wanted);
+        continue;
+      }
       if (levels[i].supported()) table = levels[i].table();
       else if (*wanted) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s, but this CPU does not have it; unset TERN_ISA to use the best one it has", wanted);
     }

@@ -12,9 +12,9 @@ static int find_tables(void **state) {
   (void)state;
   const tern_kernel_table *best;
   check(tern_kernels_select(&best));
-  tables[n_tables++] = tern_kernels_baseline();
+  if (tern_kernels_baseline) tables[n_tables++] = tern_kernels_baseline();
 #if defined(__x86_64__)
-  if (strcmp(best->isa, "baseline") != 0) tables[n_tables++] = tern_kernels_avx2();
+  if (tern_kernels_avx2 && strcmp(best->isa, "baseline") != 0) tables[n_tables++] = tern_kernels_avx2();
   if (strcmp(best->isa, "avx512") == 0) tables[n_tables++] = tern_kernels_avx512();
 #endif
   return 0;
