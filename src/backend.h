@@ -6,6 +6,7 @@
 #ifndef TERN_BACKEND_H
 #define TERN_BACKEND_H
 #include "ir/ir.h"
+#include "memory/memory.h"
 
 typedef struct tern_backend_device tern_backend_device; /* one chip, opaque: each backend's own */
 typedef struct tern_memory tern_memory;                 /* one array on it, opaque: each backend's own; one owner at a time */
@@ -21,9 +22,8 @@ typedef struct tern_backend_info {
 } tern_backend_info;
 
 typedef struct tern_backend_stats {
-  int64_t bytes_in_use, peak_bytes, allocations; /* memory of arrays alive; peak since the last reset */
-  int64_t bytes_reserved;                         /* with what the allocator keeps for reuse */
-  int64_t compiled, loaded;                       /* executables that a compiler made, and that came from disk instead */
+  tern_memory_stats memory;  /* of arrays and of what programs need while they run */
+  int64_t compiled, loaded;  /* executables that a compiler made, and that came from disk instead */
 } tern_backend_stats;
 
 /* A kernel that ran, for profilers. */
@@ -45,6 +45,7 @@ typedef struct tern_launch {
   const uint64_t *scalars;
   /* One per result, filled on success; owned by the caller. */
   tern_memory **outputs;
+  int64_t temporary_bytes; /* set by the backend: memory for intermediates that this launch took and gave back; 0 where unknown */
   /* Where it fails with TERN_INDEX_OUT_OF_RANGE: the tag of the check_index operation that failed, and the index found. */
   uint32_t failed_tag;
   int64_t failed_index;
@@ -62,6 +63,7 @@ typedef struct tern_backend {
   void (*info)(tern_backend_device *device, tern_backend_info *out);
   void (*stats)(tern_backend_device *device, tern_backend_stats *out);
   void (*reset_peak)(tern_backend_device *device);
+  void (*reset_totals)(tern_backend_device *device);
   void (*empty_cache)(tern_backend_device *device); /* give back what the allocator keeps */
 
   /* Uninitialised memory (a backend that cannot may zero it). Dense, row-major. */

@@ -214,38 +214,27 @@ def get_rng() -> str:
     return _C.get_rng()
 
 
-# ---- memory, in bytes ----
-def empty_cache() -> None:
-    torch.accelerator.empty_cache()
+# ---- memory: torch.tern.memory, whose names torch.cuda has here as well ----
+from torch_tern import memory  # noqa: E402
+from torch_tern.memory import (  # noqa: E402, F401
+    empty_cache,
+    live_tensors,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_snapshot,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
+    reset_peak_memory_stats,
+)
 
-
-def memory_stats(device: _Device = None) -> dict[str, Any]:
-    return torch.accelerator.memory_stats(_index(device))
-
-
-def memory_allocated(device: _Device = None) -> int:
-    return torch.accelerator.memory_allocated(_index(device))
-
-
-def max_memory_allocated(device: _Device = None) -> int:
-    return torch.accelerator.max_memory_allocated(_index(device))
-
-
-def memory_reserved(device: _Device = None) -> int:
-    return torch.accelerator.memory_reserved(_index(device))
-
-
-def max_memory_reserved(device: _Device = None) -> int:
-    return torch.accelerator.max_memory_reserved(_index(device))
-
-
-def reset_peak_memory_stats(device: _Device = None) -> None:
-    torch.accelerator.reset_peak_memory_stats(_index(device))
-
-
-def mem_get_info(device: _Device = None) -> tuple[int, int]:
-    """Free and total."""
-    return torch.accelerator.get_memory_info(_index(device))
+__all__ += ["memory"] + [name for name in memory.__all__ if name in globals() and name not in __all__]
 
 
 # ---- tern's own ----
@@ -269,8 +258,12 @@ def get_mode() -> str:
 
 
 def stats() -> dict[str, Any]:
-    """Counters since the last reset: operations recorded (nodes), programs run, compiled, loaded from disk and cached, fallbacks to PyTorch's CPU kernels; and what is alive."""
-    return _C.stats()
+    """Counters since the last reset: operations recorded, programs run, of those found in the cache (cache_hits) compiled, or loaded from disk, programs kept (cached), views that had to be
+    gathered, fallbacks to PyTorch's CPU kernels, in all and in "fallbacks_by_operator" as rows of operator, line ("file:number (function)") and count, the most frequent
+    first; and what is alive. The time spent making programs is compile_seconds."""
+    figures = _C.stats()
+    figures["fallbacks_by_operator"] = [{"operator": operator, "line": line, "count": count} for operator, line, count in fallbacks()]
+    return figures
 
 
 def compile_log() -> list[dict[str, Any]]:
@@ -280,8 +273,8 @@ def compile_log() -> list[dict[str, Any]]:
 
 
 def fallbacks() -> list[tuple[str, str, int]]:
-    """(operator, line, count) of the operators that PyTorch's CPU kernels served."""
-    return _C.fallbacks()
+    """(operator, line, count) of the operators that PyTorch's CPU kernels served, the most frequent first."""
+    return sorted(_C.fallbacks(), key=lambda row: -row[2])
 
 
 def profile() -> Any:

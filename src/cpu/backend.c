@@ -46,11 +46,11 @@ static void cpu_info(tern_backend_device *device, tern_backend_info *out) {
 }
 
 static void cpu_stats(tern_backend_device *device, tern_backend_stats *out) {
-  tern_allocator_stats s;
-  tern_allocator_get_stats(device->allocator, &s);
-  *out = (tern_backend_stats){.bytes_in_use = s.bytes_in_use, .peak_bytes = s.peak_bytes, .allocations = s.allocations, .bytes_reserved = s.bytes_reserved};
+  out->compiled = out->loaded = 0; /* plans are made, nothing is compiled */
+  tern_allocator_get_stats(device->allocator, &out->memory);
 }
 static void cpu_reset_peak(tern_backend_device *device) { tern_allocator_reset_peak(device->allocator); }
+static void cpu_reset_totals(tern_backend_device *device) { tern_allocator_reset_totals(device->allocator); }
 static void cpu_empty_cache(tern_backend_device *device) { tern_allocator_trim(device->allocator); }
 
 /* ---- memory ---- */
@@ -166,6 +166,7 @@ const tern_backend tern_cpu_backend = {
     .info = cpu_info,
     .stats = cpu_stats,
     .reset_peak = cpu_reset_peak,
+    .reset_totals = cpu_reset_totals,
     .empty_cache = cpu_empty_cache,
     .allocate = cpu_allocate,
     .release = tern_cpu_memory_free,

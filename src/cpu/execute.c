@@ -131,6 +131,7 @@ static tern_status prepare(launching *l, int64_t slab_bytes) {
   }
   void *slab = NULL;
   if (slab_bytes) TERN_TRY(tern_allocate(x->device->allocator, (size_t)slab_bytes, &slab));
+  launch->temporary_bytes = slab_bytes;
   l->slab = slab;
   for (int32_t i = 0; i < x->n_locations; i++) {
     const tern_location *at = &x->locations[i];

@@ -23,7 +23,10 @@ void tern_version_retain(tern_version *v) {
 
 void tern_version_release(tern_version *v) {
   if (!v || atomic_fetch_sub_explicit(&v->references, 1, memory_order_acq_rel) != 1) return;
-  if (v->memory) v->device->backend->release(v->device->hardware, v->memory);
+  if (v->memory) {
+    if (TERN_UNLIKELY(atomic_load_explicit(&v->address, memory_order_relaxed) != 0)) tern_history_freed(v, v->memory);
+    v->device->backend->release(v->device->hardware, v->memory);
+  }
   tern_failure_release(v->failure);
   free(v);
   atomic_fetch_sub_explicit(&tern_count.live_versions, 1, memory_order_relaxed);
@@ -193,6 +196,7 @@ static tern_status replace_contents(tern_buffer *b, tern_memory *memory, const t
     return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a tensor's description");
   }
   fresh->memory = memory;
+  if (TERN_UNLIKELY(atomic_load_explicit(&tern_history_on, memory_order_relaxed))) tern_history_made(fresh, NULL, b->line);
   atomic_store_explicit(&fresh->state, TERN_VERSION_READY, memory_order_release);
   bool submitted = false;
   tern_lock_take(&tern_record_lock);

@@ -85,6 +85,10 @@ tern_status tern_device_get(int ordinal, tern_device **out) {
   return status;
 }
 
+tern_device *tern_device_if_open(int ordinal) {
+  return ordinal >= 0 && ordinal < MOST_DEVICES ? atomic_load_explicit(&devices[ordinal], memory_order_acquire) : NULL;
+}
+
 int tern_device_ordinal(const tern_device *d) { return d->ordinal; }
 const tern_backend_info *tern_device_info(const tern_device *d) { return &d->info; }
 void tern_device_stats(tern_device *d, tern_backend_stats *out) { d->backend->stats(d->hardware, out); }
@@ -94,6 +98,7 @@ void tern_device_limits(tern_device *device, double *flops, double *bytes) {
   if (device->backend->limits) device->backend->limits(device->hardware, flops, bytes);
 }
 
+void tern_device_reset_totals(tern_device *d) { d->backend->reset_totals(d->hardware); }
 void tern_device_empty_cache(tern_device *d) { d->backend->empty_cache(d->hardware); }
 bool tern_is_forked_child(void) { return atomic_load(&tern_forked); }
 

@@ -18,12 +18,15 @@ typedef struct tern_buffer tern_buffer;
 /* ---- devices ---- */
 /* Chooses the backend by TERN_DEVICE and opens device `ordinal` on first use. Thread-safe; a failure is returned each time, in words. */
 tern_status tern_device_get(int ordinal, tern_device **out);
+/* The device if it is open, else NULL. */
+tern_device *tern_device_if_open(int ordinal);
 /* How many devices there are; 0 with an error. Does not open one. */
 tern_status tern_device_count(int *out);
 int tern_device_ordinal(const tern_device *device);
 const tern_backend_info *tern_device_info(const tern_device *device);
 void tern_device_stats(tern_device *device, tern_backend_stats *out);
 void tern_device_reset_peak(tern_device *device);
+void tern_device_reset_totals(tern_device *device);
 void tern_device_empty_cache(tern_device *device);
 /* What the hardware can do at best: f32 operations and bytes per second, 0 where unknown. */
 void tern_device_limits(tern_device *device, double *flops, double *bytes);
@@ -39,6 +42,34 @@ typedef struct tern_live {
   int64_t dims[TERN_MAX_TENSOR_RANK];
 } tern_live;
 int tern_device_live(tern_device *device, tern_live **out);
+
+/* Finishes what is recorded, without raising anything: a failure stays for the next wait. What figures about memory are asked behind. */
+void tern_device_settle(tern_device *device);
+
+/* The memory of live tensors, piece by piece; the caller frees *out. */
+typedef struct tern_memory_block {
+  uint64_t address;         /* stands for the memory, as in the history; no pointer */
+  int64_t bytes;
+  uint32_t line;            /* that made the tensor */
+  tern_dtype dtype;
+  int rank;
+  int64_t dims[TERN_MAX_TENSOR_RANK];
+} tern_memory_block;
+int tern_device_blocks(tern_device *device, tern_memory_block **out);
+
+/* ---- the history of memory: off until started; the newest `most` events are kept ---- */
+typedef enum tern_memory_action { TERN_MEMORY_MADE, TERN_MEMORY_FREED, TERN_MEMORY_REFUSED } tern_memory_action;
+typedef struct tern_memory_event {
+  tern_memory_action action;
+  int device;
+  uint64_t address;         /* REFUSED: the bytes that were in use */
+  int64_t bytes, microseconds; /* time of day */
+  uint32_t line;            /* 0 = unknown */
+  const char *operation;    /* that made it, or NULL: came from the host. Static */
+} tern_memory_event;
+tern_status tern_history_start(size_t most); /* forgets what was kept */
+void tern_history_stop(void);                /* keeps it */
+size_t tern_history_events(tern_memory_event **out); /* oldest first; the caller frees *out */
 
 /* ---- buffers ---- */
 /* A buffer of `bytes` whose contents are undefined. No memory is taken until something is written. `line` may be 0. */
@@ -137,6 +168,7 @@ tern_status tern_synchronize_all(void);
 typedef struct tern_eager_stats {
   int64_t nodes;             /* operations recorded */
   int64_t programs;          /* programs run */
+  int64_t hits;              /* programs run that were in the cache */
   int64_t compiled;          /* programs compiled: in no cache */
   int64_t loaded;            /* programs whose executable an earlier process left on disk */
   int64_t cached;            /* programs in the cache */

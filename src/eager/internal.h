@@ -34,6 +34,7 @@ typedef struct tern_version {
   tern_device *device;
   tern_memory *memory;     /* owned; set when ready */
   tern_failure *failure;   /* owned reference; set when failed */
+  _Atomic uint64_t address; /* its memory's place in the history; 0: none */
 } tern_version;
 
 struct tern_buffer {
@@ -181,6 +182,13 @@ uint32_t tern_recording_blame_memory(const tern_recording *recording, uint32_t n
 /* Takes an error and adds, where memory ran out, the largest live tensors and what to try, on lines of their own. No lock held. */
 tern_status tern_shortage_report(tern_device *device, tern_status status);
 
+/* ---- history.c ---- */
+extern atomic_bool tern_history_on; /* whoever makes or frees memory asks this first */
+uint64_t tern_history_address(int64_t bytes);
+void tern_history_note(tern_memory_event event);
+void tern_history_made(tern_version *version, const char *operation, uint32_t line);
+void tern_history_freed(tern_version *version, const tern_memory *memory); /* before the memory is given up */
+
 /* ---- worker.c ---- */
 tern_status tern_worker_start(tern_device *device);
 void tern_submit(tern_device *device, tern_job *job);
@@ -217,7 +225,7 @@ void tern_profile_program(tern_profile_launch *launch, int64_t start, int64_t en
 
 /* ---- stats.c ---- */
 typedef struct tern_counters {
-  atomic_llong programs, compiled, loaded, cached, gathers, live_versions, compile_nanoseconds;
+  atomic_llong programs, hits, compiled, loaded, cached, gathers, live_versions, compile_nanoseconds;
   long long nodes, live_buffers; /* record lock */
 } tern_counters;
 extern tern_counters tern_count;

@@ -319,6 +319,11 @@ tern_status tern_device_flush(tern_device *device) {
   return status;
 }
 
+void tern_device_settle(tern_device *device) {
+  tern_error_free(tern_device_flush(device)); /* no host memory to cut: then nothing is finished either */
+  tern_wait_backlog(device, 0);
+}
+
 tern_status tern_device_synchronize(tern_device *device) {
   bool submitted = false;
   tern_lock_take(&tern_record_lock);

@@ -45,7 +45,7 @@ void tern_stats(tern_eager_stats *out) {
   tern_lock_take(&tern_record_lock);
   long long nodes = tern_count.nodes, live_buffers = tern_count.live_buffers;
   tern_lock_give(&tern_record_lock);
-  *out = (tern_eager_stats){.nodes = nodes, .programs = tern_count.programs, .compiled = tern_count.compiled, .loaded = tern_count.loaded, .cached = tern_count.cached,
+  *out = (tern_eager_stats){.nodes = nodes, .programs = tern_count.programs, .hits = tern_count.hits, .compiled = tern_count.compiled, .loaded = tern_count.loaded, .cached = tern_count.cached,
                             .gathers = tern_count.gathers, .host_draws = host_draws, .live_buffers = live_buffers,
                             .live_versions = tern_count.live_versions,
                             .compile_seconds = 1e-9 * (double)tern_count.compile_nanoseconds};
@@ -58,7 +58,7 @@ void tern_stats_reset(void) {
   tern_lock_take(&tern_record_lock);
   tern_count.nodes = 0;
   tern_lock_give(&tern_record_lock);
-  tern_count.programs = tern_count.compiled = tern_count.loaded = tern_count.gathers = tern_count.compile_nanoseconds = 0;
+  tern_count.programs = tern_count.hits = tern_count.compiled = tern_count.loaded = tern_count.gathers = tern_count.compile_nanoseconds = 0;
   host_draws = 0;
   pthread_mutex_lock(&fallback_lock);
   fallback_total = 0;

@@ -77,6 +77,7 @@ static bool inherit(tern_device *device, tern_version *to, tern_version *from, c
   if (atomic_load(&from->references) == 1) {
     tern_memory *memory = from->memory;
     from->memory = NULL;
+    atomic_store_explicit(&to->address, atomic_exchange_explicit(&from->address, 0, memory_order_relaxed), memory_order_relaxed);
     publish(to, memory);
     return true;
   }
@@ -132,6 +133,18 @@ static void launch_arrays_free(launch_arrays *a) {
   free(a->donated);
 }
 
+/* What a launch took for its intermediates and gave back: two events, named after the program's last operation. */
+static void note_temporary(tern_device *device, const tern_job *job, int64_t bytes) {
+  if (!bytes) return;
+  const tern_recording *r = job->recording;
+  tern_memory_event event = {.device = device->ordinal, .address = tern_history_address(bytes), .bytes = bytes, .operation = "intermediates of a program",
+                             .line = r->nodes[r->n_nodes - 1].line};
+  event.action = TERN_MEMORY_MADE;
+  tern_history_note(event);
+  event.action = TERN_MEMORY_FREED;
+  tern_history_note(event);
+}
+
 /* Executes a program on the job's versions. On success the results are in the job's output versions. */
 static tern_status launch(tern_device *device, tern_job *job, const tern_cached_program *program, uint32_t *failed_tag) {
   launch_arrays a = {.inputs = calloc(program->n_parameters + 1, sizeof *a.inputs),
@@ -158,11 +171,22 @@ static tern_status launch(tern_device *device, tern_job *job, const tern_cached_
     if (profiled && !status) tern_profile_program(&profile, (int64_t)(start * 1e9), (int64_t)(tern_now() * 1e9));
     for (uint32_t i = 0; i < program->n_parameters; i++) {
       tern_version *v = job->inputs[program->parameter_locals[i]];
-      v->memory = !status && a.donated[i] ? NULL : a.inputs[i];
+      bool gone = !status && a.donated[i];
+      if (TERN_UNLIKELY(gone && atomic_load_explicit(&v->address, memory_order_relaxed))) tern_history_freed(v, v->memory);
+      v->memory = gone ? NULL : a.inputs[i];
     }
     *failed_tag = status && tern_error_code(status) == TERN_INDEX_OUT_OF_RANGE ? l.failed_tag : 0;
   }
-  for (uint32_t i = 0; i < program->n_results && !status; i++) publish(job->outputs[program->result_locals[i]], a.outputs[i]);
+  bool noted = atomic_load_explicit(&tern_history_on, memory_order_relaxed);
+  if (TERN_UNLIKELY(noted && !status)) note_temporary(device, job, l.temporary_bytes);
+  for (uint32_t i = 0; i < program->n_results && !status; i++) {
+    tern_version *v = job->outputs[program->result_locals[i]];
+    publish(v, a.outputs[i]);
+    if (TERN_UNLIKELY(noted)) {
+      const tern_recorded_node *writer = &job->recording->nodes[job->recording->locals[program->result_locals[i]].last_write - 1];
+      tern_history_made(v, writer->operation->name, writer->line);
+    }
+  }
   launch_arrays_free(&a);
   return status;
 }
@@ -247,7 +271,10 @@ static uint32_t blame_memory(tern_device *device, const tern_job *job, uint32_t 
   tern_backend_stats stats;
   device->backend->stats(device->hardware, &stats);
   size_t bytes;
-  uint32_t node = tern_recording_blame_memory(r, n_nodes, dies, stats.bytes_in_use, device->info.memory_limit, &bytes);
+  uint32_t node = tern_recording_blame_memory(r, n_nodes, dies, stats.memory.bytes.current, device->info.memory_limit, &bytes);
+  if (status && atomic_load_explicit(&tern_history_on, memory_order_relaxed))
+    tern_history_note((tern_memory_event){.action = TERN_MEMORY_REFUSED, .device = device->ordinal, .address = (uint64_t)stats.memory.bytes.current, .bytes = (int64_t)bytes,
+                                          .line = node < r->n_nodes ? r->nodes[node].line : 0, .operation = node < r->n_nodes ? r->nodes[node].operation->name : NULL});
   free(dies);
   if (status && bytes) {
     char size[32];
@@ -288,7 +315,8 @@ static tern_failure *run_whole(tern_device *device, tern_job *job) {
   tern_cached_program *program = tern_cache_find(&device->cache, r->words, r->n_words, hash);
   tern_status status = NULL;
   uint32_t failed_node = r->n_nodes, failed_tag = 0;
-  if (!program) {
+  if (program) atomic_fetch_add_explicit(&tern_count.hits, 1, memory_order_relaxed);
+  else {
     status = compile(device, job, r->n_nodes, NULL, &program, &failed_node);
     if (!status && (status = tern_cache_add(device, r->words, r->n_words, hash, program))) tern_cached_program_free(device, program);
   }

@@ -17,7 +17,8 @@ _Static_assert(sizeof(block) <= HEADER, "the header has room for the block's des
 struct tern_allocator {
   pthread_mutex_t lock;
   block *kept[CLASSES];
-  int64_t limit, in_use, peak, reserved, blocks;
+  int64_t limit;
+  tern_memory_stats stats;
 };
 
 static int class_of(size_t bytes, size_t *room) {
@@ -45,7 +46,8 @@ static void trim_locked(tern_allocator *a) {
     while (a->kept[c]) {
       block *b = a->kept[c];
       a->kept[c] = b->next;
-      a->reserved -= (int64_t)b->room;
+      tern_stat_add(&a->stats.reserved, -(int64_t)b->room);
+      tern_stat_add(&a->stats.segments, -1);
       free(b);
     }
 }
@@ -68,8 +70,9 @@ tern_status tern_allocate(tern_allocator *a, size_t bytes, void **out) {
   size_t room = 0;
   int class = bytes <= (size_t)1 << 48 ? class_of(bytes, &room) : -1;
   pthread_mutex_lock(&a->lock);
-  if (class < 0 || (int64_t)bytes > a->limit - a->in_use) {
-    int64_t in_use = a->in_use;
+  if (class < 0 || (int64_t)bytes > a->limit - a->stats.bytes.current) {
+    int64_t in_use = a->stats.bytes.current;
+    a->stats.refusals++;
     pthread_mutex_unlock(&a->lock);
     return refused(bytes, in_use, a->limit);
   }
@@ -77,15 +80,20 @@ tern_status tern_allocate(tern_allocator *a, size_t bytes, void **out) {
   if (b) {
     a->kept[class] = b->next;
   } else {
-    if (a->reserved + (int64_t)room > a->limit) trim_locked(a);
+    if (a->stats.reserved.current + (int64_t)room > a->limit) {
+      trim_locked(a);
+      a->stats.retries++;
+    }
     size_t total = HEADER + room;
     b = aligned_alloc(64, (total + 63) & ~(size_t)63);
     if (!b) {
       trim_locked(a);
+      a->stats.retries++;
       b = aligned_alloc(64, (total + 63) & ~(size_t)63);
     }
     if (!b) {
-      int64_t in_use = a->in_use;
+      int64_t in_use = a->stats.bytes.current;
+      a->stats.refusals++;
       pthread_mutex_unlock(&a->lock);
       return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: the system refused %zu bytes with %lld in use", bytes, (long long)in_use);
     }
@@ -96,13 +104,13 @@ tern_status tern_allocate(tern_allocator *a, size_t bytes, void **out) {
     }
     b->room = room;
     b->class = class;
-    a->reserved += (int64_t)room;
+    tern_stat_add(&a->stats.reserved, (int64_t)room);
+    tern_stat_add(&a->stats.segments, 1);
   }
   b->next = NULL;
   b->asked = bytes;
-  a->blocks++;
-  a->in_use += (int64_t)bytes;
-  if (a->in_use > a->peak) a->peak = a->in_use;
+  tern_stat_add(&a->stats.blocks, 1);
+  tern_stat_add(&a->stats.bytes, (int64_t)bytes);
   pthread_mutex_unlock(&a->lock);
   *out = (char *)b + HEADER;
   return NULL;
@@ -112,8 +120,8 @@ void tern_deallocate(tern_allocator *a, void *memory) {
   if (!memory) return;
   block *b = (block *)((char *)memory - HEADER);
   pthread_mutex_lock(&a->lock);
-  a->in_use -= (int64_t)b->asked;
-  a->blocks--;
+  tern_stat_add(&a->stats.bytes, -(int64_t)b->asked);
+  tern_stat_add(&a->stats.blocks, -1);
   b->next = a->kept[b->class];
   a->kept[b->class] = b;
   pthread_mutex_unlock(&a->lock);
@@ -121,15 +129,31 @@ void tern_deallocate(tern_allocator *a, void *memory) {
 
 size_t tern_block_bytes(const void *memory) { return ((const block *)((const char *)memory - HEADER))->asked; }
 
-void tern_allocator_get_stats(tern_allocator *a, tern_allocator_stats *out) {
+void tern_memory_stats_reset_peaks(tern_memory_stats *s) {
+  for (tern_stat *all[] = {&s->bytes, &s->blocks, &s->reserved, &s->segments}, **stat = all; stat < all + 4; stat++) (*stat)->peak = (*stat)->current;
+}
+
+void tern_memory_stats_reset_totals(tern_memory_stats *s) {
+  /* What is there now was added at some time: freed = total - current stays right. */
+  for (tern_stat *all[] = {&s->bytes, &s->blocks, &s->reserved, &s->segments}, **stat = all; stat < all + 4; stat++) (*stat)->total = (*stat)->current;
+  s->retries = s->refusals = 0;
+}
+
+void tern_allocator_get_stats(tern_allocator *a, tern_memory_stats *out) {
   pthread_mutex_lock(&a->lock);
-  *out = (tern_allocator_stats){.bytes_in_use = a->in_use, .peak_bytes = a->peak, .allocations = a->blocks, .bytes_reserved = a->reserved};
+  *out = a->stats;
   pthread_mutex_unlock(&a->lock);
 }
 
 void tern_allocator_reset_peak(tern_allocator *a) {
   pthread_mutex_lock(&a->lock);
-  a->peak = a->in_use;
+  tern_memory_stats_reset_peaks(&a->stats);
+  pthread_mutex_unlock(&a->lock);
+}
+
+void tern_allocator_reset_totals(tern_allocator *a) {
+  pthread_mutex_lock(&a->lock);
+  tern_memory_stats_reset_totals(&a->stats);
   pthread_mutex_unlock(&a->lock);
 }
 

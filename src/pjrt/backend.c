@@ -84,20 +84,28 @@ static void info(tern_backend_device *device, tern_backend_info *out) {
   if (device->limit && (!out->memory_limit || device->limit < out->memory_limit)) out->memory_limit = device->limit;
 }
 
+/* Arrays are counted here; what the plug-in's allocator holds beyond them, only it knows. */
 static void stats(tern_backend_device *device, tern_backend_stats *out) {
+  struct pjrt_Device_MemoryStats told;
+  bool tells = memory_stats(device, &told);
   pthread_mutex_lock(&device->lock);
+  tern_stat *reserved = &device->stats.memory.reserved;
+  int64_t now = device->stats.memory.bytes.current, pool = tells ? told.pool_bytes_is_set ? told.pool_bytes : told.bytes_in_use : 0;
+  tern_stat_add(reserved, (pool > now ? pool : now) - reserved->current);
+  if (device->stats.memory.bytes.peak > reserved->peak) reserved->peak = device->stats.memory.bytes.peak;
   *out = device->stats;
   pthread_mutex_unlock(&device->lock);
-  struct pjrt_Device_MemoryStats told;
-  out->bytes_reserved = out->bytes_in_use;
-  if (!memory_stats(device, &told)) return;
-  int64_t reserved = told.pool_bytes_is_set ? told.pool_bytes : told.bytes_in_use;
-  if (reserved > out->bytes_reserved) out->bytes_reserved = reserved;
 }
 
 static void reset_peak(tern_backend_device *device) {
   pthread_mutex_lock(&device->lock);
-  device->stats.peak_bytes = device->stats.bytes_in_use;
+  tern_memory_stats_reset_peaks(&device->stats.memory);
+  pthread_mutex_unlock(&device->lock);
+}
+
+static void reset_totals(tern_backend_device *device) {
+  pthread_mutex_lock(&device->lock);
+  tern_memory_stats_reset_totals(&device->stats.memory);
   pthread_mutex_unlock(&device->lock);
 }
 
@@ -122,6 +130,7 @@ const tern_backend tern_pjrt_backend = {
     .info = info,
     .stats = stats,
     .reset_peak = reset_peak,
+    .reset_totals = reset_totals,
     .empty_cache = empty_cache,
     .allocate = tern_pjrt_allocate,
     .release = tern_pjrt_release,

@@ -14,18 +14,19 @@ int tern_pjrt_type(tern_dtype dtype) { return types[dtype]; }
 
 void tern_pjrt_count(tern_backend_device *device, int64_t bytes, int64_t arrays) {
   pthread_mutex_lock(&device->lock);
-  device->stats.bytes_in_use += bytes;
-  device->stats.allocations += arrays;
-  if (device->stats.bytes_in_use > device->stats.peak_bytes) device->stats.peak_bytes = device->stats.bytes_in_use;
+  tern_stat_add(&device->stats.memory.bytes, bytes);
+  tern_stat_add(&device->stats.memory.blocks, arrays);
   pthread_mutex_unlock(&device->lock);
 }
 
 tern_status tern_pjrt_make_room(tern_backend_device *device, int64_t bytes) {
   if (!device->limit) return NULL;
   pthread_mutex_lock(&device->lock);
-  int64_t used = device->stats.bytes_in_use;
+  int64_t used = device->stats.memory.bytes.current;
+  bool fits = bytes <= device->limit - used;
+  if (!fits) device->stats.memory.refusals++;
   pthread_mutex_unlock(&device->lock);
-  if (bytes <= device->limit - used) return NULL;
+  if (fits) return NULL;
   char texts[3][32];
   return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory on %s:%d: %s asked for, %s in use, the limit is %s (TERN_MEMORY_LIMIT)", device->name, device->ordinal,
                         tern_bytes_text(bytes, texts[0], sizeof texts[0]), tern_bytes_text(used, texts[1], sizeof texts[1]),

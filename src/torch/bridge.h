@@ -198,33 +198,45 @@ struct Allocator final : c10::DeviceAllocator {
     require(false, TERN_STORAGE, "a tern storage's address stands for it and cannot be read through: copy tensors with copy_() or clone()");
   }
 
+  /* Work is deferred: figures mean something once what is recorded has run. */
+  static tern_memory_stats settled_stats(tern_device *device) {
+    tern_backend_stats now{};
+    wait([&] { return tern_device_settle(device), tern_device_stats(device, &now), tern_status(nullptr); });
+    return now.memory;
+  }
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t) override {
     for (auto &device : open_devices)
-      if (tern_device *open = device.load()) wait([&] { return tern_device_empty_cache(open), tern_status(nullptr); });
+      if (tern_device *open = device.load()) wait([&] { return tern_device_settle(open), tern_device_empty_cache(open), tern_status(nullptr); });
   }
   void recordStream(const c10::DataPtr &, c10::Stream) override {} /* one queue per device: order is kept by itself */
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
-    tern_backend_stats now{};
-    tern_device_stats(device_at(device_index(index)), &now);
+    tern_memory_stats now = settled_stats(device_at(device_index(index)));
     c10::CachingDeviceAllocator::DeviceStats stats;
-    constexpr size_t all = (size_t)c10::CachingAllocator::StatType::AGGREGATE;
-    auto set = [](c10::CachingAllocator::Stat &stat, int64_t current, int64_t peak) {
-      stat.current = current, stat.peak = peak, stat.allocated = peak, stat.freed = peak - current;
+    /* There is one pool; it counts as the large one. */
+    auto set = [](c10::CachingAllocator::StatArray &array, const tern_stat &figure) {
+      for (auto pool : {c10::CachingAllocator::StatType::AGGREGATE, c10::CachingAllocator::StatType::LARGE_POOL}) {
+        c10::CachingAllocator::Stat &stat = array[(size_t)pool];
+        stat.current = figure.current, stat.peak = figure.peak, stat.allocated = figure.total, stat.freed = figure.total - figure.current;
+      }
     };
-    set(stats.allocation[all], now.allocations, now.allocations);
-    set(stats.active[all], now.allocations, now.allocations);
-    for (auto *stat : {&stats.allocated_bytes[all], &stats.active_bytes[all], &stats.requested_bytes[all]}) set(*stat, now.bytes_in_use, now.peak_bytes);
-    set(stats.reserved_bytes[all], now.bytes_reserved, std::max(now.bytes_reserved, now.peak_bytes));
+    for (auto *array : {&stats.allocation, &stats.active}) set(*array, now.blocks);
+    for (auto *array : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes}) set(*array, now.bytes);
+    set(stats.segment, now.segments);
+    set(stats.reserved_bytes, now.reserved);
+    stats.num_alloc_retries = now.retries, stats.num_ooms = now.refusals;
+    stats.num_device_alloc = now.segments.total, stats.num_device_free = now.segments.total - now.segments.current;
     return stats;
   }
-  void resetAccumulatedStats(c10::DeviceIndex) override {}
-  void resetPeakStats(c10::DeviceIndex index) override { tern_device_reset_peak(device_at(device_index(index))); }
+  void resetAccumulatedStats(c10::DeviceIndex index) override { tern_device_reset_totals(device_at(device_index(index))); }
+  void resetPeakStats(c10::DeviceIndex index) override {
+    tern_device *device = device_at(device_index(index));
+    settled_stats(device); /* what was recorded before belongs to the time before */
+    tern_device_reset_peak(device);
+  }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
     tern_device *device = device_at(device_index(index));
-    tern_backend_stats now{};
-    tern_device_stats(device, &now);
-    auto limit = (size_t)tern_device_info(device)->memory_limit, used = (size_t)now.bytes_in_use;
+    auto limit = (size_t)tern_device_info(device)->memory_limit, used = (size_t)settled_stats(device).bytes.current;
     return {limit > used ? limit - used : 0, limit};
   }
 };

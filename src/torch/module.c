@@ -245,7 +245,7 @@ static PyObject *py_stats(PyObject *self, PyObject *none) {
   (void)self, (void)none;
   tern_eager_stats s;
   tern_stats(&s);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d}", "nodes", (long long)s.nodes, "programs", (long long)s.programs, "compiled",
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:d}", "operations", (long long)s.nodes, "cache_hits", (long long)s.hits, "programs", (long long)s.programs, "compiled",
                        (long long)s.compiled, "loaded", (long long)s.loaded, "cached", (long long)s.cached, "fallbacks", (long long)s.fallbacks, "host_draws", (long long)s.host_draws, "gathers", (long long)s.gathers,
                        "live_buffers", (long long)s.live_buffers, "live_versions", (long long)s.live_versions, "compile_seconds", s.compile_seconds);
 }
@@ -356,4 +356,8 @@ static PyMethodDef methods[] = {
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "torch_tern._C", "tern's native part", -1, methods, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__C(void) {
+  PyObject *made = PyModule_Create(&module);
+  if (made && PyModule_AddFunctions(made, tern_memory_methods)) Py_CLEAR(made);
+  return made;
+}

@@ -23,7 +23,7 @@ static inline int close_device(void **state) {
   (void)state;
   tern_backend_stats stats;
   tern_cpu_backend.stats(device, &stats);
-  assert_int_equal(stats.allocations, 0);
+  assert_int_equal(stats.memory.blocks.current, 0);
   tern_cpu_backend.close(device);
   return 0;
 }

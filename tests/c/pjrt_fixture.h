@@ -42,10 +42,10 @@ static int close_test_device(void **state) {
   if (!device) return 0;
   tern_backend_stats stats;
   backend->stats(device, &stats);
-  if (stats.bytes_in_use || stats.allocations)
-    print_error("%lld bytes in %lld arrays are left over\n", (long long)stats.bytes_in_use, (long long)stats.allocations);
+  if (stats.memory.bytes.current || stats.memory.blocks.current)
+    print_error("%lld bytes in %lld arrays are left over\n", (long long)stats.memory.bytes.current, (long long)stats.memory.blocks.current);
   backend->close(device);
-  return stats.bytes_in_use || stats.allocations;
+  return stats.memory.bytes.current || stats.memory.blocks.current;
 }
 
 #define NEED_DEVICE()                          \

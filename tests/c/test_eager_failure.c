@@ -146,7 +146,7 @@ static void a_program_that_runs_out_of_memory(void **state) {
   tern_buffer_release(big[1]);
   EXPECT(kept, 1, 2);
   tern_device_stats(the_device(), &stats);
-  assert_true(stats.bytes_in_use < 4096);
+  assert_true(stats.memory.bytes.current < 4096);
   drop(kept);
 }
 

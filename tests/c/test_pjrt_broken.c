@@ -135,7 +135,7 @@ static void test_errors_everywhere(void **state) {
   expect(status, TERN_PLUGIN_FAILED, "Client_Compile is broken", NULL);
   expect(b->open(path, 1, &device), TERN_NO_DEVICE, "device 1", NULL);
   b->stats(device, &stats);
-  assert_int_equal(stats.bytes_in_use, 0);
+  assert_int_equal(stats.memory.bytes.current, 0);
   b->close(device);
 }
 
@@ -161,8 +161,8 @@ static void test_out_of_memory(void **state) {
   b->release(device, memory);
   tern_backend_stats stats;
   b->stats(device, &stats);
-  assert_int_equal(stats.bytes_in_use, 0);
-  assert_int_equal(stats.allocations, 0);
+  assert_int_equal(stats.memory.bytes.current, 0);
+  assert_int_equal(stats.memory.blocks.current, 0);
   b->release_executable(executable);
   b->close(device);
 }

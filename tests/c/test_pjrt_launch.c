@@ -31,7 +31,7 @@ static bool is_deleted(const tern_memory *memory) {
 static int64_t bytes_in_use(void) {
   tern_backend_stats stats;
   backend->stats(device, &stats);
-  return stats.bytes_in_use;
+  return stats.memory.bytes.current;
 }
 
 static void test_donation(void **state) {
