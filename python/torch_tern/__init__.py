@@ -24,23 +24,29 @@ def _torch_is_importing() -> bool:
 _asked_for = not _torch_is_importing()
 
 
-def _configured_device() -> str | None:
-    """TERN_DEVICE, or `device` of [tool.tern] in the pyproject.toml of this folder or one above."""
+def _selection() -> tuple[str | None, str]:
+    """The device that is asked for and by whom: TERN_DEVICE, or `device` of [tool.tern] in the nearest pyproject.toml (this folder's or one above); (None, why) where
+    nobody asks."""
     import os
 
     if os.environ.get("TERN_DEVICE"):
-        return os.environ["TERN_DEVICE"]
-    for folder in (folder for here in [pathlib.Path.cwd()] for folder in [here, *here.parents]):
+        return os.environ["TERN_DEVICE"], "TERN_DEVICE"
+    here = pathlib.Path.cwd()
+    for folder in [here, *here.parents]:
         project = folder / "pyproject.toml"
         if project.is_file():
             import tomllib
 
             try:
                 device = tomllib.loads(project.read_text()).get("tool", {}).get("tern", {}).get("device")
-            except (OSError, tomllib.TOMLDecodeError):
-                return None
-            return str(device) if device else None
-    return None
+            except (OSError, tomllib.TOMLDecodeError) as error:
+                return None, f"the default; {project} cannot be read: {error}"
+            return (str(device), f"[tool.tern] device in {project}") if device else (None, f"the default; neither TERN_DEVICE nor {project} names one")
+    return None, "the default; TERN_DEVICE is not set"
+
+
+def _configured_device() -> str | None:
+    return _selection()[0]
 
 
 def _why_not() -> str | None:
