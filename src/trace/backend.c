@@ -67,12 +67,18 @@ static void trace_stats(tern_backend_device *device, tern_backend_stats *out) {
   pthread_mutex_lock(&device->lock);
   *out = device->stats;
   pthread_mutex_unlock(&device->lock);
-  out->bytes_reserved = out->bytes_in_use;
+  out->memory.reserved = out->memory.bytes;
 }
 
 static void trace_reset_peak(tern_backend_device *device) {
   pthread_mutex_lock(&device->lock);
-  device->stats.peak_bytes = device->stats.bytes_in_use;
+  tern_memory_stats_reset_peaks(&device->stats.memory);
+  pthread_mutex_unlock(&device->lock);
+}
+
+static void trace_reset_totals(tern_backend_device *device) {
+  pthread_mutex_lock(&device->lock);
+  tern_memory_stats_reset_totals(&device->stats.memory);
   pthread_mutex_unlock(&device->lock);
 }
 
@@ -82,9 +88,8 @@ static void trace_empty_cache(tern_backend_device *device) {
 
 static void count(tern_backend_device *device, int64_t bytes, int64_t arrays) {
   pthread_mutex_lock(&device->lock);
-  device->stats.bytes_in_use += bytes;
-  device->stats.allocations += arrays;
-  if (device->stats.bytes_in_use > device->stats.peak_bytes) device->stats.peak_bytes = device->stats.bytes_in_use;
+  tern_stat_add(&device->stats.memory.bytes, bytes);
+  tern_stat_add(&device->stats.memory.blocks, arrays);
   pthread_mutex_unlock(&device->lock);
 }
 
@@ -195,7 +200,7 @@ static tern_status trace_execute(tern_executable *e, tern_launch *launch) {
   }
   tern_backend_stats now;
   trace_stats(device, &now);
-  tern_trace_launched(program, now.bytes_in_use);
+  tern_trace_launched(program, now.memory.bytes.current);
 
   if (device->engine) {
     tern_memory **arrays = calloc((size_t)program->n_parameters + 1, sizeof *arrays);
@@ -231,6 +236,7 @@ const tern_backend tern_trace_backend = {
     .info = trace_info,
     .stats = trace_stats,
     .reset_peak = trace_reset_peak,
+    .reset_totals = trace_reset_totals,
     .empty_cache = trace_empty_cache,
     .allocate = trace_allocate,
     .release = trace_release,
