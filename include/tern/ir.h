@@ -79,6 +79,8 @@ TERN_API tern_value tern_logistic(tern_program *p, tern_value x);
 TERN_API tern_value tern_sine(tern_program *p, tern_value x);
 TERN_API tern_value tern_cosine(tern_program *p, tern_value x);
 TERN_API tern_value tern_erf(tern_program *p, tern_value x);
+TERN_API tern_value tern_erfc(tern_program *p, tern_value x);
+TERN_API tern_value tern_lgamma(tern_program *p, tern_value x);
 TERN_API tern_value tern_not(tern_program *p, tern_value x);
 TERN_API tern_value tern_is_finite(tern_program *p, tern_value x);
 /* Returns x itself where it has the dtype already. */

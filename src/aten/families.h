@@ -32,7 +32,8 @@
   F(unique)                   \
   F(sort)                     \
   F(random)                   \
-  F(amp)
+  F(amp)                      \
+  F(special)
 
 #define TERN_ATEN_FAMILY(family)                   \
   extern const tern_aten_row tern_aten_##family[]; \

@@ -21,6 +21,8 @@ typedef void (*tern_decomposer)(const tern_decomposition *d);
 extern const tern_decomposer tern_decomposers[TERN_OP_COUNT];
 
 void tern_decompose_erf(const tern_decomposition *d);
+void tern_decompose_erfc(const tern_decomposition *d);
+void tern_decompose_lgamma(const tern_decomposition *d);
 void tern_decompose_philox(const tern_decomposition *d);
 void tern_decompose_softmax(const tern_decomposition *d);
 void tern_decompose_log_softmax(const tern_decomposition *d);

@@ -4,6 +4,8 @@
 
 const tern_decomposer tern_decomposers[TERN_OP_COUNT] = {
     [TERN_OP_ERF] = tern_decompose_erf,
+    [TERN_OP_ERFC] = tern_decompose_erfc,
+    [TERN_OP_LGAMMA] = tern_decompose_lgamma,
     [TERN_OP_PHILOX] = tern_decompose_philox,
     [TERN_OP_CONV_INPUT_GRAD] = tern_decompose_conv_input_grad,
     [TERN_OP_CONV_WEIGHT_GRAD] = tern_decompose_conv_weight_grad,

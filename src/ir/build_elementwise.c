@@ -69,6 +69,8 @@ UNARY(tern_logistic, LOGISTIC)
 UNARY(tern_sine, SINE)
 UNARY(tern_cosine, COSINE)
 UNARY(tern_erf, ERF)
+UNARY(tern_erfc, ERFC)
+UNARY(tern_lgamma, LGAMMA)
 UNARY(tern_not, NOT)
 UNARY(tern_is_finite, IS_FINITE)
 

@@ -25,7 +25,7 @@ const tern_pjrt_target *tern_pjrt_target_of(const char *platform_name) {
 /* What text.c and its siblings write. Everything else has a decomposition into these. */
 static bool is_written(tern_op_kind kind) {
   switch (kind) {
-    case TERN_OP_ERF: case TERN_OP_PHILOX: return false;
+    case TERN_OP_ERF: case TERN_OP_ERFC: case TERN_OP_LGAMMA: case TERN_OP_PHILOX: return false;
     default: return tern_op_rows[kind].class != TERN_CLASS_COMPOSITE;
   }
 }

@@ -94,6 +94,8 @@ static double evaluate_unary_double(tern_op_kind kind, double x) {
     case TERN_OP_SINE: return sin(x);
     case TERN_OP_COSINE: return cos(x);
     case TERN_OP_ERF: return erf(x);
+    case TERN_OP_ERFC: return erfc(x);
+    case TERN_OP_LGAMMA: return lgamma(x);
     default: return NAN;
   }
 }

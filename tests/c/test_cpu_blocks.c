@@ -39,7 +39,7 @@ static bool same_number(tern_dtype dtype, evaluate_number x, evaluate_number y, 
 static bool is_approximate(tern_op_kind kind) {
   switch (kind) {
     case TERN_OP_EXP: case TERN_OP_EXPM1: case TERN_OP_LOG: case TERN_OP_LOG1P: case TERN_OP_TANH: case TERN_OP_LOGISTIC: case TERN_OP_SINE: case TERN_OP_COSINE:
-    case TERN_OP_ERF: case TERN_OP_POWER: case TERN_OP_ATAN2: case TERN_OP_RSQRT: return true;
+    case TERN_OP_ERF: case TERN_OP_ERFC: case TERN_OP_LGAMMA: case TERN_OP_POWER: case TERN_OP_ATAN2: case TERN_OP_RSQRT: return true;
     default: return false;
   }
 }
