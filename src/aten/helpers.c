@@ -50,6 +50,11 @@ bool tern_arg_ints(const tern_call *call, int i, int *n, const int64_t **values)
   return true;
 }
 
+bool tern_out_is(const tern_call *call, int back, tern_dtype dtype) {
+  const tern_tensor *out = call->form == TERN_OUT ? tern_arg_tensor(call, call->n_arguments - 1 - back) : NULL;
+  return !out || out->dtype == dtype;
+}
+
 bool tern_wrap_dim(int64_t dim, int rank, int *out) {
   int64_t range = rank > 0 ? rank : 1;
   if (dim < -range || dim >= range) return false;

@@ -11,6 +11,8 @@ double tern_arg_double(const tern_call *call, int i, double fallback);  /* INT, 
 bool tern_arg_is_none(const tern_call *call, int i);
 /* A list of integers: n and values; a single INT counts as a list of one. False where it is no list. None gives n = 0 and true. */
 bool tern_arg_ints(const tern_call *call, int i, int *n, const int64_t **values);
+/* Whether the out= tensor that is the call's last argument but `back` has the dtype; true for the other forms. For operators that do not convert on the way out. */
+bool tern_out_is(const tern_call *call, int back, tern_dtype dtype);
 /* Wraps a dimension; false where it is out of range (rank 0 counts as rank 1). */
 bool tern_wrap_dim(int64_t dim, int rank, int *out);
 

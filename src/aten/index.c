@@ -46,6 +46,7 @@ static tern_verdict infer_gather(const tern_call *call, tern_draft *draft) {
   const tern_tensor *x = tern_arg_tensor(call, 0), *index = tern_arg_tensor(call, 2);
   int dim;
   if (!x || !index || !tern_wrap_dim(tern_arg_int(call, 1, 0), x->rank, &dim)) return TERN_REJECT;
+  if (!tern_out_is(call, 0, (tern_dtype)x->dtype)) return TERN_REJECT;
   if (!tern_nn_is_index(index)) return TERN_FALL_BACK;
   if (index->count > 0 && !is_within(index, x, dim)) return TERN_REJECT;
   if (index->count > 0 && x->count == 0) return TERN_FALL_BACK;

@@ -158,7 +158,12 @@ static tern_verdict infer_pair(const tern_call *call, tern_draft *draft, bool gr
 
 static tern_verdict infer_mse(const tern_call *call, tern_draft *draft) { return infer_pair(call, draft, false, 2, 0); }
 static tern_verdict infer_mse_backward(const tern_call *call, tern_draft *draft) { return infer_pair(call, draft, true, 3, 0); }
-static tern_verdict infer_huber(const tern_call *call, tern_draft *draft) { return infer_pair(call, draft, false, 2, 3); }
+static tern_verdict infer_smooth_l1(const tern_call *call, tern_draft *draft) {
+  return tern_arg_double(call, 3, 1) < 0 ? TERN_FALL_BACK : infer_pair(call, draft, false, 2, 3);
+}
+static tern_verdict infer_huber(const tern_call *call, tern_draft *draft) {
+  return tern_arg_double(call, 3, 1) <= 0 ? TERN_FALL_BACK : infer_pair(call, draft, false, 2, 3); /* PyTorch's own check refuses it there */
+}
 static tern_verdict infer_huber_backward(const tern_call *call, tern_draft *draft) { return infer_pair(call, draft, true, 3, 4); }
 
 /* PyTorch rounds each element to the result's dtype before it reduces. */
@@ -296,7 +301,7 @@ const tern_aten_row tern_aten_loss[] = {
     {.functional = "nll_loss2d_backward", .out = "nll_loss2d_backward.grad_input", .infer = infer_nll_2d_backward, .lower = lower_nll_backward},
     {.functional = "mse_loss", .out = "mse_loss.out", .infer = infer_mse, .lower = lower_mse},
     {.functional = "mse_loss_backward", .out = "mse_loss_backward.grad_input", .infer = infer_mse_backward, .lower = lower_mse_backward},
-    {.functional = "smooth_l1_loss", .out = "smooth_l1_loss.out", .infer = infer_huber, .lower = lower_smooth_l1},
+    {.functional = "smooth_l1_loss", .out = "smooth_l1_loss.out", .infer = infer_smooth_l1, .lower = lower_smooth_l1},
     {.functional = "smooth_l1_loss_backward", .out = "smooth_l1_loss_backward.grad_input", .infer = infer_huber_backward, .lower = lower_smooth_l1_backward},
     {.functional = "huber_loss", .out = "huber_loss.out", .infer = infer_huber, .lower = lower_huber},
     {.functional = "huber_loss_backward", .out = "huber_loss_backward.out", .infer = infer_huber_backward, .lower = lower_huber_backward},

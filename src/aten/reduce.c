@@ -142,6 +142,8 @@ static tern_status lower_amin(const tern_lowering *node, tern_value *results) {
 
 /* aminmax(x, *, dim=None, keepdim=False) -> min, max */
 static tern_verdict infer_aminmax(const tern_call *call, tern_draft *draft) {
+  const tern_tensor *x = tern_arg_tensor(call, 0);
+  if (x && !(tern_out_is(call, 0, (tern_dtype)x->dtype) && tern_out_is(call, 1, (tern_dtype)x->dtype))) return TERN_REJECT;
   tern_verdict verdict = infer_extremum(call, draft, 1, 2);
   if (verdict == TERN_RECORD) tern_draft_result(draft, draft->outputs[0].dtype, draft->outputs[0].rank, draft->outputs[0].sizes);
   return verdict;

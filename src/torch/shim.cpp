@@ -7,10 +7,12 @@
  *   copy.h        contents across the border
  *   compare.h     debug mode
  *   trampoline.h  every row of src/aten's table
+ *   composed.h    operators written as other operators
  *   policies.h    autocast, attention's choice, recurrent cells
  *   recurrent.h   whole LSTM and GRU layers
  *
  * Built for one minor version of PyTorch: its C++ interface promises nothing across them. */
+#include "composed.h"
 #include "policies.h"
 #include "recurrent.h"
 #include "storage.h"
@@ -32,6 +34,7 @@ static void register_all() {
   register_storage(*aten);
   register_copy(*aten);
   register_rows(*aten, own_names);
+  register_composed(*aten);
   register_policies(*aten);
   register_recurrent(*aten);
   std::unordered_set<std::string> native = own_names;
