@@ -50,9 +50,6 @@ static tern_status check_dtypes(const tern_tensor *x, const tern_tensor *w, cons
   if (bias && bias->dtype != x->dtype)
     return tern_error_new(TERN_INVALID_ARGUMENT, "Input type (%s) and bias type (%s) should be the same", tern_dtype_name((tern_dtype)x->dtype),
                           tern_dtype_name((tern_dtype)bias->dtype));
-  if (!tern_nn_is_float(x))
-    return tern_error_new(TERN_UNSUPPORTED, "a convolution of %s is not supported on this device: convert to a floating-point type, or compute it on the CPU",
-                          tern_dtype_name((tern_dtype)x->dtype));
   return NULL;
 }
 
@@ -65,6 +62,7 @@ static tern_verdict infer_conv(const tern_call *call, tern_draft *draft, tern_st
   if (bias && !tern_nn_has_sizes(bias, 1, &sizes[1])) return TERN_REJECT;
   *status = check_dtypes(x, w, bias);
   if (*status) return TERN_RECORD;
+  if (!tern_nn_is_float(x)) return TERN_FALL_BACK;
   tern_nn_keep_channels_last(tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, sizes), x);
   return tern_nn_operands(draft, 3, operands);
 }
@@ -79,6 +77,7 @@ static tern_verdict infer_backward(const tern_call *call, tern_draft *draft, ter
   if (!tern_nn_has_sizes(gy, x->rank, sizes)) return TERN_REJECT;
   *status = check_dtypes(x, w, gy);
   if (*status) return TERN_RECORD;
+  if (!tern_nn_is_float(x)) return TERN_FALL_BACK;
   tern_draft_output *gx = tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes);
   tern_nn_keep_channels_last(gx, x);
   tern_draft_output *gw = tern_draft_result(draft, (tern_dtype)x->dtype, w->rank, w->sizes);

@@ -138,6 +138,9 @@ static tern_verdict write_to_targets(const tern_call *call, tern_draft *draft, t
     const tern_draft_output *wanted = &draft->outputs[i];
     tern_tensor resized;
     if (!has_sizes(target, wanted)) {
+      describe_target(&outputs[i], target, wanted->computed); /* refused as it is, before it is resized */
+      *status = tern_layout_check_target(&outputs[i]);
+      if (*status) return TERN_RECORD;
       *status = call->host->resize_argument(call->shim, first + i, wanted->rank, wanted->sizes, &resized);
       if (*status) return TERN_RECORD;
       target = &resized;

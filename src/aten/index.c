@@ -15,7 +15,8 @@ static tern_verdict infer_select(const tern_call *call, tern_draft *draft) {
   const tern_tensor *x = tern_arg_tensor(call, 0), *index = tern_arg_tensor(call, 2);
   int dim;
   if (!x || !index || !tern_wrap_dim(tern_arg_int(call, 1, 0), x->rank, &dim) || !is_index_vector(index)) return TERN_REJECT;
-  if (!tern_nn_is_index(index) || x->rank == 0 || (x->sizes[dim] == 0 && index->count > 0)) return TERN_FALL_BACK;
+  if (!tern_out_is(call, 0, (tern_dtype)x->dtype)) return TERN_REJECT;
+  if (!tern_nn_is_index(index) || x->rank == 0 || (x->count == 0 && index->count > 0)) return TERN_FALL_BACK;
   tern_draft_attr(draft, dim);
   tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes)->sizes[dim] = index->count;
   return tern_nn_operands(draft, 2, (const tern_tensor *[]){x, index});

@@ -137,7 +137,7 @@ static tern_verdict infer_any_normal(const tern_call *call, tern_draft *draft, b
   const tern_tensor *x = tern_arg_tensor(call, 0);
   double mean = tern_arg_double(call, 1, logarithmic), std = tern_arg_double(call, 2, 1 + logarithmic);
   if (!x) return TERN_REJECT;
-  if (!tern_nn_is_float(x) || !(std >= 0)) return TERN_FALL_BACK;
+  if (!tern_nn_is_float(x) || !(std >= 0) || (logarithmic && std == 0)) return TERN_FALL_BACK;
   tern_verdict verdict = start(call, draft, normal_words((tern_dtype)x->dtype));
   tern_draft_attr(draft, logarithmic);
   tern_draft_double(draft, tern_nn_wide(x), mean, false);
@@ -399,7 +399,7 @@ static tern_status lower_permutation(const tern_lowering *node, tern_value *resu
 static tern_verdict infer_multinomial(const tern_call *call, tern_draft *draft) {
   const tern_tensor *x = tern_arg_tensor(call, 0);
   int64_t n = tern_arg_int(call, 1, 0), sizes[2];
-  if (!x || x->rank < 1 || x->rank > 2) return TERN_REJECT;
+  if (!x || x->rank < 1 || x->rank > 2 || !tern_out_is(call, 0, TERN_I64)) return TERN_REJECT;
   int64_t classes = x->sizes[x->rank - 1];
   if (!tern_nn_is_float(x) || n < 1 || n > classes || (tern_arg_bool(call, 2, false) && n > 1)) return TERN_FALL_BACK;
   sizes[0] = x->sizes[0];

@@ -76,6 +76,9 @@ void require(bool condition, tern_code code, const Parts &...parts) {
   tern_error_free(status);
   /* An error of deferred work names its own line already, which is not the line that waited for it. */
   if (!where.empty() && message.find("recorded at ") == std::string::npos) message.insert(std::min(message.find('\n'), message.size()), "\n  at " + where);
+  /* PyTorch's kernels raise an IndexError for x[index] and its kin, but a plain RuntimeError here. */
+  if (code == TERN_INDEX_OUT_OF_RANGE && (message.find(" aten::gather") != std::string::npos || message.find(" aten::scatter") != std::string::npos))
+    C10_THROW_ERROR(Error, message);
   throw_error(code, message);
 }
 

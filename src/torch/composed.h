@@ -140,8 +140,16 @@ inline at::Tensor index_reduce(const at::Tensor &self, int64_t dim, const at::Te
 
 inline at::Tensor histc(const at::Tensor &self, int64_t bins, const at::Scalar &low, const at::Scalar &high) {
   double from = low.toDouble(), to = high.toDouble();
+  if (from == to && self.numel()) {
+    from = self.min().to(at::kDouble).item<double>(), to = self.max().to(at::kDouble).item<double>();
+    if (from == to) from -= 1, to += 1;
+  } else if (from == to) {
+    to = from + 1;
+  }
+  TORCH_CHECK(std::isfinite(from) && std::isfinite(to), "range of [", from, ", ", to, "] is not finite");
+  TORCH_CHECK(from < to, "max must be larger than min");
   at::Tensor x = self.reshape(-1), inside = at::logical_and(at::ge(x, from), at::le(x, to));
-  at::Tensor place = ((at::where(inside, x, at::full({}, from, x.options())) - from) / (to - from) * (double)bins).to(at::kLong).clamp_max(bins - 1);
+  at::Tensor place = ((at::where(inside, x, at::full({}, from, x.options())) - from) * (double)bins / (to - from)).to(at::kLong).clamp_max(bins - 1);
   return at::zeros({bins}, self.options()).index_add(0, place, inside.to(self.scalar_type()));
 }
 
@@ -326,6 +334,7 @@ inline void register_composed(torch::Library &m) {
   TERN_COMPOSE((adaptive_max_pool_backward<2>), FLOATS, "adaptive_max_pool2d_backward", nullptr, "adaptive_max_pool2d_backward.grad_input");
   TERN_COMPOSE((adaptive_max_pool_backward<3>), FLOATS, "adaptive_max_pool3d_backward", nullptr, "adaptive_max_pool3d_backward.grad_input");
 #undef TERN_COMPOSE
+  m.impl("mode.values", torch::CppFunction::makeFromBoxedFunction<&fall_back_always>()); /* PyTorch's own form asks for the device's name */
 }
 
 }  // namespace tern

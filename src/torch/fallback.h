@@ -75,6 +75,7 @@ class HostView {
     c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
     if (tensor.sizes() != cpu.sizes() || tensor.strides() != cpu.strides() || tensor.storage_offset() != cpu.storage_offset())
       impl->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
+    if (tensor.is_conj() != cpu.is_conj()) tensor._set_conj(cpu.is_conj());
     Shared &entry = shared(tensor);
     if (entry.cpu->nbytes() > entry.bytes) { /* an out= argument that the kernel has made larger: it lies elsewhere now */
       storage_resize(impl->unsafe_storage().unsafeGetStorageImpl(), entry.cpu->nbytes());
@@ -204,7 +205,7 @@ inline void replay_on_meta(const c10::OperatorHandle &op, c10::ArrayRef<c10::IVa
     size_t bytes = 0;
     for (const c10::IValue &argument : arguments)
       each_tensor(argument, [&](const at::Tensor &tensor) { bytes += tensor.has_storage() ? tensor.storage().nbytes() : 0; });
-    if (bytes > most || !op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) throw;
+    if (bytes > most || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) throw;
     replay(op, arguments, c10::DispatchKey::CPU, c10::kCPU, as_zeros);
   }
 }
