@@ -19,6 +19,7 @@ typedef struct tern_backend_info {
   bool static_shapes;      /* compiling is expensive and per shape: programs are cut where they repeat */
   bool has_f64, has_i64, has_complex;
   int64_t memory_limit;    /* bytes, 0 = unknown */
+  int compute_units;       /* what runs at the same time: the embedded engine's threads; 1 = unknown */
 } tern_backend_info;
 
 typedef struct tern_backend_stats {

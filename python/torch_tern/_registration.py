@@ -2,6 +2,7 @@
 import atexit
 import os
 import pathlib
+import sys
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -28,6 +29,8 @@ def register() -> None:
     from torch_tern import device as module
 
     torch._register_device_module("tern", module)
+    for name in ("amp", "nvtx", "random", "streams"):  # `from torch.tern.amp import autocast`
+        sys.modules[f"torch.tern.{name}"] = getattr(module, name)
     torch.utils.generate_methods_for_privateuse1_backend()
     register_optimizer_step_post_hook(_end_of_step)
     atexit.register(_C.exit)

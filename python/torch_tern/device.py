@@ -1,84 +1,67 @@
 """torch.tern: what PyTorch's device modules (torch.cuda, torch.xpu) hold, for the device "tern", and tern's own modes and statistics."""
-import contextlib
 import dataclasses
+import time
 from typing import Any
 
 import torch
-from torch import Event, Stream  # noqa: F401  PyTorch's own classes serve every device
+from torch import AcceleratorError, OutOfMemoryError  # noqa: F401
 
-from torch_tern import _C
+from torch_tern import _C, amp, nvtx, random, streams  # noqa: F401
 from torch_tern.checkpoint import save
+from torch_tern.current import _Device, _index, current_device, device, device_count, device_of, is_available, set_device
 from torch_tern.errors import coded
+from torch_tern.random import (
+    default_generators,
+    get_rng,
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    rng,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from torch_tern.streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 __all__ = [
-    "DeviceProperties", "Event", "Stream", "compile_log", "current_device", "current_stream", "default_stream", "device", "device_count", "empty_cache", "fallbacks", "flush",
-    "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties", "get_mode", "get_rng", "get_rng_state", "get_rng_state_all",
-    "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
-    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "reset_stats", "rng", "save",
-    "profile", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stats", "stream", "synchronize",
+    "AcceleratorError", "DeviceProperties", "Event", "OutOfMemoryError", "Stream", "StreamContext", "amp", "can_device_access_peer", "compile_log", "current_device",
+    "current_stream", "default_generators", "default_stream", "device", "device_count", "device_memory_used", "device_of", "empty_cache", "fallbacks", "flush",
+    "get_amp_supported_dtype", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties", "get_gencode_flags", "get_mode",
+    "get_rng", "get_rng_state", "get_rng_state_all", "get_sync_debug_mode", "has_half", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
+    "is_current_stream_capturing", "is_initialized", "is_tf32_supported", "make_graphed_callables", "manual_seed", "manual_seed_all", "max_memory_allocated",
+    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "nvtx", "profile", "random", "reset_peak_memory_stats", "reset_stats",
+    "rng", "save", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "stats", "stream",
+    "streams", "synchronize", "utilization",
 ]  # fmt: skip
 
-_Device = torch.device | str | int | None
-
-
-def _index(device: _Device) -> int:
-    """The number of a device given in any of PyTorch's ways; the current one where none is given."""
-    if device is None:
-        return current_device()
-    if isinstance(device, int):
-        return device if device >= 0 else current_device()
-    device = torch.device(device)
-    if device.type != "tern":
-        raise ValueError(coded("TERN-ARGUMENT", f"Expected a tern device, but got: {device}"))
-    return current_device() if device.index is None else device.index
+has_half = True
 
 
 # ---- devices ----
-def is_available() -> bool:
-    """Whether there is a tern device. Never raises and opens nothing."""
-    return torch._C._accelerator_getAccelerator().type == "tern" and device_count() > 0
-
-
 _initialized = True  # torch.utils.checkpoint saves the random state only where a device module says so
 
 
 def is_initialized() -> bool:
-    return True
+    return not _C.is_forked_child()
 
 
 def init() -> None:
     """Devices open on first use; there is nothing to do before."""
 
 
-def device_count() -> int:
-    """How many devices there are: 0 where TERN_DEVICE names none (torch.tern.get_device_name() says why)."""
-    try:
-        return _C.device_count()
-    except (RuntimeError, ValueError):
-        return 0
+def ipc_collect() -> None:
+    """Nothing to collect: memory of a tern device is not shared with other processes."""
 
 
-def current_device() -> int:
-    return torch._C._accelerator_getDeviceIndex()
-
-
-def set_device(device: _Device) -> None:
-    torch._C._accelerator_setDeviceIndex(_index(device))
-
-
-class device(contextlib.ContextDecorator):
-    """Makes a device the current one for the length of a `with`."""
-
-    def __init__(self, device: _Device):
-        self.index = _index(device)
-
-    def __enter__(self) -> "device":
-        self.before = current_device()
-        set_device(self.index)
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        set_device(self.before)
+def can_device_access_peer(device: _Device, peer_device: _Device) -> bool:
+    """False: one device reads another's memory by way of the host."""
+    for index in (_index(device), _index(peer_device)):
+        if index >= device_count():
+            raise AssertionError(coded("TERN-NO-DEVICE", f"Invalid device id {index}: the devices are tern:0 to tern:{device_count() - 1}"))
+    return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +69,7 @@ class DeviceProperties:
     name: str  # "cpu" for the embedded engine, else the plug-in's
     platform: str
     total_memory: int  # bytes; 0 where the backend does not say
+    multi_processor_count: int  # the embedded engine's threads; 1 where the backend does not say
     host_addressable: bool  # a fallback copies nothing
     static_shapes: bool  # compiles for each shape
     has_f64: bool
@@ -95,7 +79,7 @@ class DeviceProperties:
 
 def get_device_properties(device: _Device = None) -> DeviceProperties:
     info = _C.device_info(_index(device))
-    return DeviceProperties(total_memory=info.pop("memory_limit"), **info)
+    return DeviceProperties(total_memory=info.pop("memory_limit"), multi_processor_count=info.pop("compute_units"), **info)
 
 
 def get_device_name(device: _Device = None) -> str:
@@ -105,6 +89,20 @@ def get_device_name(device: _Device = None) -> str:
 
 def get_device_capability(device: _Device = None) -> dict[str, Any]:
     return dataclasses.asdict(get_device_properties(device))
+
+
+def get_arch_list() -> list[str]:
+    """Empty, as where torch was built without device code: programs are made for the chip at hand when they are first run."""
+    return []
+
+
+def get_gencode_flags() -> str:
+    return ""
+
+
+def is_tf32_supported() -> bool:
+    """False: f32 means f32."""
+    return False
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -130,88 +128,46 @@ def flush() -> None:
     _C.flush()
 
 
-def current_stream(device: _Device = None) -> Stream:
-    return torch._C._accelerator_getStream(_index(device))
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """What happens where a program waits for values (item(), cpu(), nonzero(), a fallback), which is also where tern's programs end: 0 or "default" nothing,
+    1 or "warn" a warning with the line, 2 or "error" an error."""
+    if isinstance(debug_mode, str):
+        names = {"default": 0, "warn": 1, "error": 2}
+        if debug_mode not in names:
+            raise RuntimeError(coded("TERN-ARGUMENT", "invalid value of debug_mode, expected one of `default`, `warn`, `error`"))
+        debug_mode = names[debug_mode]
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(coded("TERN-ARGUMENT", "invalid value of debug_mode, expected 0 (default), 1 (warn) or 2 (error)"))
+    _C.set_sync_debug(debug_mode)
 
 
-def default_stream(device: _Device = None) -> Stream:
-    # Stream 0 of each device is its default.
-    return Stream(stream_id=0, device_index=_index(device), device_type=current_stream(device).device_type)
+def get_sync_debug_mode() -> int:
+    return _C.get_sync_debug()
 
 
-def set_stream(stream: Stream) -> None:
-    torch._C._accelerator_setStream(stream)
+_sampled: dict[int, tuple[float, float]] = {}  # device number -> when it was looked at, and its busy seconds then
 
 
-def stream(stream: Stream | None) -> Any:
-    """Makes a stream the current one for the length of a `with`. Streams are labels: each device runs its work in order."""
-    return stream if stream is not None else contextlib.nullcontext()
+def utilization(device: _Device = None) -> int:
+    """The percentage of time in which the device was running a program since the last call, or in a sixth of a second where there was none."""
+    index = _index(device)
+    before, busy_before = _sampled.get(index, (None, 0.0))
+    if before is None:
+        before, busy_before = time.monotonic(), _C.busy_seconds(index)
+        time.sleep(1 / 6)  # the sample period of other devices' tools
+    now, busy = time.monotonic(), _C.busy_seconds(index)
+    _sampled[index] = now, busy
+    return min(100, round(100 * (busy - busy_before) / max(now - before, 1e-9)))
 
 
-# ---- random numbers ----
-def manual_seed(seed: int) -> None:
-    """Seeds the current device."""
-    _C.random_set(current_device(), int(seed) & 0xFFFF_FFFF_FFFF_FFFF, 0)
+# ---- graphs: every tern program is recorded, fused and kept; there is nothing to capture ----
+def is_current_stream_capturing() -> bool:
+    return False
 
 
-def manual_seed_all(seed: int) -> None:
-    """Seeds every device; torch.manual_seed calls this. Opens none: the seed is applied when a device is opened."""
-    for index in range(device_count()):
-        _C.random_set(index, int(seed) & 0xFFFF_FFFF_FFFF_FFFF, 0)
-
-
-def seed() -> None:
-    """Seeds the current device with a number from the system."""
-    manual_seed(torch.Generator().seed())
-
-
-def seed_all() -> None:
-    manual_seed_all(torch.Generator().seed())
-
-
-def initial_seed() -> int:
-    return _C.random_get(current_device())[0]
-
-
-def get_rng_state(device: _Device = "tern") -> torch.Tensor:
-    """The state of the device's stream as bytes on the CPU: 16, the seed and the offset; under `rng("cpu")` that of PyTorch's CPU generator."""
-    return torch.frombuffer(bytearray(_C.random_state_get(_index(device))), dtype=torch.uint8)
-
-
-def set_rng_state(new_state: torch.Tensor, device: _Device = "tern") -> None:
-    if new_state.dtype != torch.uint8:
-        raise ValueError(coded("TERN-ARGUMENT", f"the state of a tern device is a tensor of bytes (torch.uint8), as get_rng_state() gives, not of {new_state.dtype}"))
-    _C.random_state_set(_index(device), new_state.cpu().numpy().tobytes())
-
-
-def get_rng_state_all() -> list[torch.Tensor]:
-    return [get_rng_state(index) for index in range(device_count())]
-
-
-def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
-    for index, state in enumerate(new_states):
-        set_rng_state(state, index)
-
-
-class rng:
-    """Whose random numbers are drawn: "tern" (the device's own Philox streams, the default) or "cpu" (PyTorch's CPU generator and kernels, number by number, so that
-    a run can be compared with one on the CPU to the last dropout mask; slow, each draw goes through the host and counts in stats()["host_draws"]). Generators made with
-    torch.Generator("tern") then draw what torch.Generator("cpu") with the same seed draws. Called, it stays; as a context manager it holds for the length of
-    the `with`, and the innermost wins. Like set_mode it is process-wide."""
-
-    def __init__(self, stream: str):
-        self.before = _C.get_rng()
-        _C.set_rng(stream)
-
-    def __enter__(self) -> "rng":
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        _C.set_rng(self.before)
-
-
-def get_rng() -> str:
-    return _C.get_rng()
+def make_graphed_callables(callables: Any, sample_args: Any, *options: Any, **named: Any) -> Any:
+    """The callables as they are: what they record becomes a program that is kept, as everything on tern does."""
+    return callables
 
 
 # ---- memory: torch.tern.memory, whose names torch.cuda has here as well ----
@@ -235,6 +191,10 @@ from torch_tern.memory import (  # noqa: E402, F401
 )
 
 __all__ += ["memory"] + [name for name in memory.__all__ if name in globals() and name not in __all__]
+
+
+def device_memory_used(device: _Device = None) -> int:
+    return memory_allocated(device)
 
 
 # ---- tern's own ----

@@ -40,7 +40,8 @@ static void cpu_close(tern_backend_device *device) {
 
 static void cpu_info(tern_backend_device *device, tern_backend_info *out) {
   int threads = tern_pool_threads();
-  *out = (tern_backend_info){.host_addressable = true, .has_f64 = true, .has_i64 = true, .memory_limit = tern_allocator_limit(device->allocator)};
+  *out = (tern_backend_info){.host_addressable = true, .has_f64 = true, .has_i64 = true, .memory_limit = tern_allocator_limit(device->allocator),
+                             .compute_units = threads};
   snprintf(out->name, sizeof out->name, "cpu");
   snprintf(out->platform, sizeof out->platform, "%s, %d thread%s", device->kernels->isa, threads, threads == 1 ? "" : "s");
 }

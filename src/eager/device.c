@@ -100,6 +100,7 @@ void tern_device_limits(tern_device *device, double *flops, double *bytes) {
 
 void tern_device_reset_totals(tern_device *d) { d->backend->reset_totals(d->hardware); }
 void tern_device_empty_cache(tern_device *d) { d->backend->empty_cache(d->hardware); }
+double tern_device_busy_seconds(const tern_device *d) { return (double)d->busy_nanoseconds * 1e-9; }
 bool tern_is_forked_child(void) { return atomic_load(&tern_forked); }
 
 tern_status tern_synchronize_all(void) {

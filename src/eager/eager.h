@@ -161,9 +161,26 @@ void tern_mode_set(tern_mode mode); /* process-wide; what is queued already runs
 
 /* Cuts a program here and hands it to the device; does not wait. The end of an optimizer step is such a place. */
 tern_status tern_device_flush(tern_device *device);
+/* How long the device has been running programs since it was opened. */
+double tern_device_busy_seconds(const tern_device *device);
 /* Flushes and waits; returns (once) the error of a failed program. */
 tern_status tern_device_synchronize(tern_device *device);
 tern_status tern_synchronize_all(void);
+
+/* ---- positions: where a queue stands, which is what events are ---- */
+/* The position behind everything recorded up to now. Cuts nothing, so that recording an event costs nothing and changes no program. */
+uint64_t tern_device_position(tern_device *device);
+/* Whether the device has done everything before the position. Hands over what is recorded before it, and does not wait. */
+tern_status tern_device_has_reached(tern_device *device, uint64_t position, bool *out);
+/* Waits until it has; returns (once) the error of a failed program. */
+tern_status tern_device_wait_for(tern_device *device, uint64_t position);
+/* The time at which the device will have done everything recorded up to now: cuts a program here. One owner. */
+typedef struct tern_timestamp tern_timestamp;
+tern_status tern_timestamp_new(tern_device *device, tern_timestamp **out);
+uint64_t tern_timestamp_position(const tern_timestamp *timestamp);
+/* Seconds of the monotonic clock; meaningful once the device has reached the timestamp's position. */
+double tern_timestamp_seconds(const tern_timestamp *timestamp);
+void tern_timestamp_release(tern_timestamp *timestamp); /* NULL is fine; safe in a forked child */
 
 typedef struct tern_eager_stats {
   int64_t nodes;             /* operations recorded */

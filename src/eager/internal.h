@@ -135,6 +135,9 @@ struct tern_device {
   tern_job *first_job, *last_job;
   atomic_int n_jobs;              /* queued or running; changed under the lock, read without */
   bool busy;                      /* somebody holds the execution role */
+  atomic_ullong submitted, reached; /* recordings that were handed over and that are done, by number; changed under the lock, read without */
+  atomic_llong busy_nanoseconds;  /* spent running jobs */
+  tern_timestamp *timestamps;     /* waiting for their positions; owned references */
   tern_failure *failure;          /* not raised yet; owned reference */
   tern_program_cache cache;       /* execution role */
 };
@@ -199,7 +202,12 @@ void tern_worker_wake(tern_device *device);
 void tern_wait_backlog(tern_device *device, int most);
 /* Waits for the version (NULL: for every job), running jobs on this thread where nobody does. Returns the device's unraised failure, or the version's own. */
 tern_status tern_wait(tern_device *device, tern_version *version);
+tern_status tern_wait_position(tern_device *device, uint64_t position);
 void tern_failure_release(tern_failure *failure);
+
+/* ---- position.c ---- */
+/* The device has done the recordings up to `position`. The queue's lock is held. */
+void tern_position_reached(tern_device *device, uint64_t position);
 
 /* ---- cache.c ---- */
 tern_cached_program *tern_cache_find(tern_program_cache *cache, const uint64_t *key, size_t n_key, uint64_t hash);

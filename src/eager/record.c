@@ -324,13 +324,7 @@ void tern_device_settle(tern_device *device) {
   tern_wait_backlog(device, 0);
 }
 
-tern_status tern_device_synchronize(tern_device *device) {
-  bool submitted = false;
-  tern_lock_take(&tern_record_lock);
-  tern_status status = tern_cut(device, &submitted);
-  tern_lock_give(&tern_record_lock);
-  return status ? status : tern_wait(device, NULL);
-}
+tern_status tern_device_synchronize(tern_device *device) { return tern_device_wait_for(device, tern_device_position(device)); }
 
 /* ---- scalars ---- */
 

@@ -387,6 +387,7 @@ void tern_submit(tern_device *device, tern_job *job) {
   else device->first_job = job;
   device->last_job = job;
   device->n_jobs++;
+  device->submitted = job->recording->id;
   pthread_mutex_unlock(&device->lock);
 }
 
@@ -396,12 +397,16 @@ static void run_first(tern_device *device) {
   device->first_job = job->next;
   if (!device->first_job) device->last_job = NULL;
   device->busy = true;
+  uint64_t position = job->recording->id;
   pthread_mutex_unlock(&device->lock);
+  double start = tern_now();
   run_job(device, job);
+  atomic_fetch_add_explicit(&device->busy_nanoseconds, (long long)((tern_now() - start) * 1e9), memory_order_relaxed);
   tern_job_free(device, job);
   pthread_mutex_lock(&device->lock);
   device->busy = false;
   device->n_jobs--;
+  tern_position_reached(device, position);
   pthread_cond_broadcast(&device->changed);
 }
 
@@ -439,10 +444,11 @@ void tern_wait_backlog(tern_device *device, int most) {
   pthread_mutex_unlock(&device->lock);
 }
 
-tern_status tern_wait(tern_device *device, tern_version *version) {
+/* For the version, or else for the position. */
+static tern_status wait_until(tern_device *device, tern_version *version, uint64_t position) {
   pthread_mutex_lock(&device->lock);
   for (;;) {
-    bool done = version ? atomic_load_explicit(&version->state, memory_order_acquire) != TERN_VERSION_PENDING : device->n_jobs == 0;
+    bool done = version ? atomic_load_explicit(&version->state, memory_order_acquire) != TERN_VERSION_PENDING : device->reached >= position;
     if (done) break;
     if (device->first_job && !device->busy) {
       run_first(device);
@@ -462,3 +468,6 @@ tern_status tern_wait(tern_device *device, tern_version *version) {
   tern_failure_release(failure);
   return status;
 }
+
+tern_status tern_wait(tern_device *device, tern_version *version) { return wait_until(device, version, device->submitted); }
+tern_status tern_wait_position(tern_device *device, uint64_t position) { return wait_until(device, NULL, position); }

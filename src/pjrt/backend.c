@@ -70,7 +70,7 @@ static bool memory_stats(tern_backend_device *device, struct pjrt_Device_MemoryS
 
 static void info(tern_backend_device *device, tern_backend_info *out) {
   const tern_pjrt_client *client = device->client;
-  *out = (tern_backend_info){.static_shapes = true};
+  *out = (tern_backend_info){.static_shapes = true, .compute_units = 1};
   snprintf(out->name, sizeof out->name, "%s", device->name);
   snprintf(out->platform, sizeof out->platform, "%s%s%.100s, PJRT %d.%d", client->platform_name, *client->platform ? ", " : "", client->platform,
            client->api->version.major_version, client->api->version.minor_version);

@@ -95,6 +95,16 @@ void wait(F &&function) {
   check(status);
 }
 
+/* torch.tern.set_sync_debug_mode: tells where a program waits for values, and so where tern's programs end. 0 says nothing, 1 warns, 2 raises. */
+inline std::atomic<int> sync_debug_mode{0};
+inline void announce_wait(const char *what, uint32_t line) {
+  int mode = sync_debug_mode.load(std::memory_order_relaxed);
+  if (!mode) [[likely]] return;
+  std::string where = line_text(line), text = c10::str("called a synchronizing tern operation: ", what, where.empty() ? "" : "\n  at " + where);
+  require(mode != 2, TERN_WAITS, text);
+  TORCH_WARN(coded(TERN_WAITS, text));
+}
+
 /* Runs C++ on behalf of C code: an exception is kept for after the C frames, which see a status. */
 template <class F>
 tern_status guarded(std::exception_ptr &kept, F &&function) noexcept {

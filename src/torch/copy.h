@@ -72,6 +72,7 @@ inline void copy_to_host(const at::Tensor &to, const at::Tensor &from, const ter
     to.copy_(staged);
     return;
   }
+  announce_wait("a copy to the CPU", line);
   size_t bytes = from.nbytes(), size = from.itemsize();
   void *host = to.mutable_data_ptr();
   if (from.is_contiguous()) return wait([&] { return tern_buffer_read(source.buffer, (size_t)source.offset * size, bytes, host); });
@@ -166,6 +167,7 @@ inline c10::Scalar local_scalar_dense(const at::Tensor &self) {
   at::Tensor host = at::detail::empty_cpu({}, self.scalar_type());
   size_t size = self.itemsize(), offset = (size_t)self.storage_offset() * size;
   void *to = host.mutable_data_ptr();
+  if (sync_debug_mode.load(std::memory_order_relaxed)) [[unlikely]] announce_wait("the value of an element (item, bool, float ...)", line_here());
   wait([&] { return tern_buffer_read(buffer, offset, size, to); });
   if (self.is_conj()) host._set_conj(true);
   if (self.is_neg()) host._set_neg(true);

@@ -1,7 +1,7 @@
 /* device: the guard (current device, streams, events), generators, pinned host memory and the hooks: what PyTorch asks a device for besides operators.
  *
- * Each device is one queue in order. A stream is a label on it; an event is a position in it, and waiting for a position waits for the device, which is
- * more than was asked for and never less. */
+ * Each device is one queue in order. A stream is a label on it; an event is a position in it. Recording an event costs nothing and changes no program, unless it is to
+ * measure time: then a program ends there. Asking is never waiting: what is recorded is handed over, and the answer is what is true now. */
 #ifndef TERN_TORCH_DEVICE_H
 #define TERN_TORCH_DEVICE_H
 #include <ATen/CPUGeneratorImpl.h>
@@ -9,6 +9,7 @@
 #include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
 #include <map>
 #include "bridge.h"
 
@@ -17,14 +18,43 @@ namespace tern {
 /* ---- current device, streams, events ---- */
 inline thread_local c10::StreamId current_streams[kMaxDevices] = {};
 
+/* NULL where the device is not open: then there is nothing to wait for. */
+inline tern_device *device_if_open(c10::DeviceIndex index) { return open_devices[device_index(index)].load(std::memory_order_acquire); }
+
 inline void synchronize(c10::DeviceIndex index) {
-  if (tern_device *device = open_devices[device_index(index)].load(std::memory_order_acquire)) wait([&] { return tern_device_synchronize(device); });
+  if (tern_device *device = device_if_open(index)) wait([&] { return tern_device_synchronize(device); });
 }
 
 struct Event {
-  c10::DeviceIndex device;
   bool timing;
-  double seconds; /* when the work before it was done; timing events only */
+  tern_device *device = nullptr;
+  uint64_t position = 0;
+  tern_timestamp *timestamp = nullptr; /* owned; timing events only */
+
+  explicit Event(bool with_timing) : timing(with_timing) {}
+  ~Event() { tern_timestamp_release(timestamp); }
+  Event(const Event &) = delete;
+
+  void record(c10::DeviceIndex index) {
+    if (timing) {
+      tern_device *on = device_at(index);
+      tern_timestamp *now = nullptr;
+      check(tern_timestamp_new(on, &now));
+      tern_timestamp_release(timestamp);
+      device = on, timestamp = now, position = tern_timestamp_position(now);
+    } else {
+      device = device_if_open(index);
+      position = device ? tern_device_position(device) : 0;
+    }
+  }
+  bool is_reached() const {
+    bool reached = true;
+    if (device) check(tern_device_has_reached(device, position, &reached));
+    return reached;
+  }
+  void synchronize() const {
+    if (device) wait([&] { return tern_device_wait_for(device, position); });
+  }
 };
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -42,7 +72,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (device.index() >= 0) current_device_index = device.index();
   }
   c10::DeviceIndex deviceCount() const noexcept override { return (c10::DeviceIndex)device_count(); }
-  c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
+  /* What can be allocated and converted to: everything but quantised numbers. */
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override {
+    c10::DeviceCapability all;
+    auto &types = all.capability_data.supported_scalar_types;
+    types.has_QInt8 = types.has_QUInt8 = types.has_QInt32 = types.has_QUInt4x2 = types.has_QUInt2x4 = 0;
+    return all;
+  }
 
   c10::Stream getStream(c10::Device device) const override {
     c10::DeviceIndex index = device_index(device.index());
@@ -59,33 +95,30 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     current_streams[device_index(stream.device_index())] = stream.id();
     return old;
   }
-  /* There is no way to ask whether the queue is empty without waiting; an answer that waits is late but true. */
-  bool queryStream(const c10::Stream &stream) const override { return synchronize(stream.device_index()), true; }
+  bool queryStream(const c10::Stream &stream) const override {
+    Event here(false);
+    here.record(stream.device_index());
+    return here.is_reached();
+  }
   void synchronizeStream(const c10::Stream &stream) const override { synchronize(stream.device_index()); }
   void synchronizeDevice(c10::DeviceIndex index) const override { synchronize(index); }
   void recordDataPtrOnStream(const c10::DataPtr &, const c10::Stream &) const override {}
 
   void record(void **event, const c10::Stream &stream, const c10::DeviceIndex index, const c10::EventFlag flag) const override {
     require(index < 0 || index == stream.device_index(), TERN_INVALID_ARGUMENT, "an event of tern:", (int)index, " cannot be recorded on a stream of tern:", (int)stream.device_index());
-    if (!*event) *event = new Event{stream.device_index(), flag == c10::EventFlag::BACKEND_DEFAULT, 0};
-    auto *here = (Event *)*event;
-    here->device = stream.device_index();
-    /* A time means something only once the work before it is done. */
-    if (here->timing) synchronize(here->device), here->seconds = tern_now();
+    if (!*event) *event = new Event(flag == c10::EventFlag::BACKEND_DEFAULT);
+    ((Event *)*event)->record(stream.device_index());
   }
   void block(void *, const c10::Stream &) const override {} /* one queue: what is recorded later runs later */
-  bool queryEvent(void *event) const override {
-    if (event) synchronize(((Event *)event)->device);
-    return true;
-  }
+  bool queryEvent(void *event) const override { return !event || ((Event *)event)->is_reached(); }
   void synchronizeEvent(void *event) const override {
-    if (event) synchronize(((Event *)event)->device);
+    if (event) ((Event *)event)->synchronize();
   }
   void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override { delete (Event *)event; }
   double elapsedTime(void *first, void *second, const c10::DeviceIndex) const override {
     auto *a = (Event *)first, *b = (Event *)second;
-    require(a && b && a->timing && b->timing, TERN_INVALID_ARGUMENT, "elapsed_time needs two recorded events made with enable_timing=True");
-    return (b->seconds - a->seconds) * 1e3;
+    require(a && b && a->timestamp && b->timestamp, TERN_INVALID_ARGUMENT, "elapsed_time needs two recorded events made with enable_timing=True");
+    return (tern_timestamp_seconds(b->timestamp) - tern_timestamp_seconds(a->timestamp)) * 1e3;
   }
 };
 
@@ -225,6 +258,7 @@ inline PinnedAllocator pinned_allocator;
 /* ---- hooks ---- */
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
+  void init() const override {} /* devices open on first use */
   bool isAvailable() const override { return device_count() > 0; }
   bool hasPrimaryContext(c10::DeviceIndex index) const override { return open_devices[device_index(index)].load() != nullptr; }
   c10::DeviceIndex deviceCount() const override { return (c10::DeviceIndex)device_count(); }
@@ -254,11 +288,16 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   void resizePrivateUse1Bytes(const c10::Storage &storage, size_t bytes) const override { storage_resize(storage.unsafeGetStorageImpl(), bytes); }
 };
 
+/* PyTorch has no way to ask a device's hooks for its default generator from Python; an operator may return one. */
+inline at::Generator default_generator(int64_t index) { return at::detail::getPrivateUse1Hooks().getDefaultGenerator((c10::DeviceIndex)index); }
+
 inline void register_device() {
   static Guard guard;
   c10::impl::registerDeviceGuard(kTern, &guard);
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   c10::SetAllocator(kTern, &allocator);
+  auto *own = new torch::Library(torch::Library::DEF, "tern", std::nullopt, __FILE__, __LINE__);
+  own->def("default_generator(int index) -> Generator?", TORCH_FN(default_generator));
 }
 
 }  // namespace tern

@@ -309,6 +309,7 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
     if (index < 0 && argument.isDevice() && argument.toDevice().type() == kTern) index = device_index(argument.toDevice().index());
   }
   index = device_index(index);
+  announce_wait(schema.name().c_str(), line);
   bool random = draws(op);
   if (random && draws_on_host.load(std::memory_order_relaxed)) tern_stats_host_draw();
   else if (!rejected) announce_fallback(op, line);

@@ -125,10 +125,11 @@ static PyObject *py_device_info(PyObject *self, PyObject *args) {
   tern_device *device = device_arg(args);
   if (!device) return NULL;
   const tern_backend_info *info = tern_device_info(device);
-  return Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:L}", "name", info->name, "platform", info->platform, "host_addressable",
+  return Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:L,s:i}", "name", info->name, "platform", info->platform, "host_addressable",
                        info->host_addressable ? Py_True : Py_False, "static_shapes", info->static_shapes ? Py_True : Py_False, "has_f64",
                        info->has_f64 ? Py_True : Py_False, "has_i64", info->has_i64 ? Py_True : Py_False, "has_complex",
-                       info->has_complex ? Py_True : Py_False, "memory_limit", (long long)info->memory_limit);
+                       info->has_complex ? Py_True : Py_False, "memory_limit", (long long)info->memory_limit,
+                       "compute_units", info->compute_units);
 }
 
 static PyObject *py_flush(PyObject *self, PyObject *none) {
@@ -138,6 +139,25 @@ static PyObject *py_flush(PyObject *self, PyObject *none) {
   status = tern_shim_flush();
   Py_END_ALLOW_THREADS
   return none_or_raise(status);
+}
+
+static PyObject *py_busy_seconds(PyObject *self, PyObject *args) {
+  (void)self;
+  tern_device *device = device_arg(args);
+  return device ? PyFloat_FromDouble(tern_device_busy_seconds(device)) : NULL;
+}
+
+static PyObject *py_get_sync_debug(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  return PyLong_FromLong(tern_shim_sync_debug_get());
+}
+
+static PyObject *py_set_sync_debug(PyObject *self, PyObject *args) {
+  (void)self;
+  int mode;
+  if (!PyArg_ParseTuple(args, "i", &mode)) return NULL;
+  tern_shim_sync_debug_set(mode);
+  Py_RETURN_NONE;
 }
 
 static PyObject *py_is_forked_child(PyObject *self, PyObject *none) {
@@ -331,6 +351,9 @@ static PyMethodDef methods[] = {
   {"get_rng", py_get_rng, METH_NOARGS, "tern or cpu: whose stream random operators draw from"},
   {"set_rng", py_set_rng, METH_VARARGS, "set_rng(name)"},
   {"flush", py_flush, METH_NOARGS, "hands what is recorded to the devices, without waiting"},
+  {"busy_seconds", py_busy_seconds, METH_VARARGS, "busy_seconds(ordinal=-1): how long the device has been running programs since it was opened"},
+  {"get_sync_debug", py_get_sync_debug, METH_NOARGS, "what happens where a program waits for values: 0 nothing, 1 a warning, 2 an error"},
+  {"set_sync_debug", py_set_sync_debug, METH_VARARGS, "set_sync_debug(mode)"},
   {"is_forked_child", py_is_forked_child, METH_NOARGS, "whether this process is a child of one that opened a device"},
   {"get_mode", py_get_mode, METH_NOARGS, "fused, strict or debug"},
   {"set_mode", py_set_mode, METH_VARARGS, "set_mode(name)"},

@@ -113,4 +113,7 @@ extern "C" tern_status tern_shim_flush(void) {
 
 extern "C" int tern_shim_current_device(void) { return tern::current_device_index; }
 
+extern "C" void tern_shim_sync_debug_set(int mode) { tern::sync_debug_mode.store(mode); }
+extern "C" int tern_shim_sync_debug_get(void) { return tern::sync_debug_mode.load(); }
+
 extern "C" void tern_shim_exit(void) { tern::exiting.store(true); }

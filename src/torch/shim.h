@@ -26,6 +26,9 @@ tern_status tern_shim_random_state_set(int ordinal, const void *bytes, size_t co
 /* Whether random operators draw from PyTorch's CPU stream; process-wide. */
 bool tern_shim_draws_on_host_get(void);
 void tern_shim_draws_on_host_set(bool on);
+/* torch.tern.set_sync_debug_mode: 0 nothing, 1 warn, 2 raise where a program waits for values. */
+void tern_shim_sync_debug_set(int mode);
+int tern_shim_sync_debug_get(void);
 /* From now on storages leak instead of being released: the interpreter is going away. */
 void tern_shim_exit(void);
 

@@ -251,6 +251,96 @@ def test_streams_and_events():
         assert torch.tern.current_device() == 1
 
 
+def heavy_work():
+    x = torch.randn(700, 700, device="tern")
+    torch.tern.synchronize()
+    for _ in range(6):
+        x = x @ x * 0.0378
+    return x
+
+
+def test_asking_an_event_does_not_wait():
+    event, stream = torch.tern.Event(), torch.tern.current_stream()
+    x = heavy_work()
+    event.record()
+    programs = torch.tern.stats()["programs"]
+    assert not event.query()  # hands the work over, and is past it before the work is
+    assert not stream.query()
+    event.synchronize()
+    assert event.query() and stream.query()
+    assert torch.tern.stats()["programs"] == programs + 1
+    assert x.isfinite().all()
+
+
+def test_an_event_is_a_position():
+    early, late = torch.tern.Event(), torch.tern.Event()
+    x = torch.ones(3, device="tern") + 1
+    early.record()
+    early.synchronize()
+    y = heavy_work()
+    late.record()
+    assert early.query() and not late.query()
+    late.synchronize()
+    assert early.query() and late.query() and x.sum() == 6 and y is not None
+
+
+def test_recording_an_event_cuts_no_program():
+    torch.tern.synchronize()
+    before = torch.tern.stats()["programs"]
+    x = torch.ones(3, device="tern")
+    for _ in range(5):
+        x = x + 1
+        torch.tern.current_stream().record_event()
+    assert x.sum() == 18
+    assert torch.tern.stats()["programs"] == before + 1
+
+
+def test_times_are_the_devices():
+    events = [torch.tern.Event(enable_timing=True) for _ in range(3)]
+    torch.tern.synchronize()
+    events[0].record()
+    events[1].record()
+    x = heavy_work()
+    events[2].record()
+    with pytest.raises(RuntimeError, match="completed"):  # as torch.cuda: PyTorch asks before it calls the device
+        events[0].elapsed_time(events[2])
+    events[2].synchronize()
+    nothing, work = events[0].elapsed_time(events[1]), events[0].elapsed_time(events[2])
+    assert 0 <= nothing < work  # not the time at which it was recorded: that is all but nothing
+    assert events[2].query() and x is not None
+
+
+def test_an_event_again_and_between_devices():
+    event = torch.tern.Event(enable_timing=True)
+    for index in (0, 1):
+        with torch.tern.device(index):
+            fresh = torch.tern.Event()
+            torch.ones(2, device="tern") + 1
+            fresh.record()
+            torch.tern.current_stream(1 - index).wait_event(fresh)
+            fresh.synchronize()
+    event.record()
+    event.record()
+    event.synchronize()
+    assert event.query() and torch.tern.Event().query()
+    assert isinstance(event, torch.tern.Event) and not isinstance(torch.tern.current_stream(), torch.tern.Event)
+    with pytest.raises(NotImplementedError, match="own process"):
+        torch.tern.Event(interprocess=True)
+
+
+def test_stream_objects():
+    stream = torch.tern.Stream(priority=-1)
+    other = torch.tern.Stream("tern:1")
+    assert other.device == torch.device("tern:1") and torch.tern.Stream.priority_range() == (0, 0)
+    with torch.tern.stream(stream), torch.tern.stream(None):
+        assert torch.tern.current_stream() == stream != torch.tern.default_stream()
+        assert isinstance(torch.tern.current_stream(), torch.tern.Stream)
+    assert torch.tern.current_stream() == torch.tern.default_stream()
+    stream.wait_stream(torch.tern.current_stream())
+    with pytest.raises(RuntimeError, match="tern:9"):
+        torch.tern.Stream("tern:9")
+
+
 def test_an_untimed_event_has_no_time():
     first, second = torch.Event(device="tern"), torch.Event(device="tern")
     first.record(), second.record()
