@@ -36,7 +36,7 @@ add_library(tern_torch MODULE src/torch/shim.cpp ${TERN_TORCH_C})
 target_sources(tern_torch PRIVATE $<TARGET_OBJECTS:tern_core> ${TERN_KERNEL_OBJECTS})
 target_include_directories(tern_torch PRIVATE include)
 target_include_directories(tern_torch SYSTEM PRIVATE
-  "${TERN_PYTHON_INCLUDE}" "${TERN_TORCH_ROOT}/include" "${TERN_TORCH_ROOT}/include/torch/csrc/api/include")
+  "${TERN_PYTHON_INCLUDE}" "${TERN_TORCH_ROOT}/include" "${TERN_TORCH_ROOT}/include/torch/csrc/api/include" "${TERN_TORCH_ROOT}/include/kineto")
 target_link_directories(tern_torch PRIVATE "${TERN_TORCH_ROOT}/lib")
 target_link_libraries(tern_torch PRIVATE torch_cpu c10 dl m)
 target_compile_definitions(tern_torch PRIVATE _GNU_SOURCE)

@@ -8,12 +8,14 @@
  *   compare.h     debug mode
  *   trampoline.h  every row of src/aten's table
  *   composed.h    operators written as other operators
+ *   profiler.h    torch.profiler's device events
  *   policies.h    autocast, attention's choice, recurrent cells
  *   recurrent.h   whole LSTM and GRU layers
  *
  * Built for one minor version of PyTorch: its C++ interface promises nothing across them. */
 #include "composed.h"
 #include "policies.h"
+#include "profiler.h"
 #include "recurrent.h"
 #include "storage.h"
 
@@ -28,6 +30,7 @@ static const std::unordered_set<std::string> own_names = {
 
 static void register_all() {
   register_device();
+  register_profiler();
   /* Leaked on purpose: a Library takes its operators back when it is destroyed. */
   auto *aten = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   auto *any = new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);

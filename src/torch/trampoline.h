@@ -113,7 +113,11 @@ inline tern_status host_resize_argument(void *shim, int index, int rank, const i
   });
 }
 
-inline tern_status host_read(void *, tern_buffer *buffer, size_t bytes, void *out) {
+inline tern_status host_read(void *shim, tern_buffer *buffer, size_t bytes, void *out) {
+  TERN_TRY(guarded(((Call *)shim)->kept, []() -> tern_status {
+    if (sync_debug_mode.load(std::memory_order_relaxed)) [[unlikely]] announce_wait("a result whose size depends on values", line_here());
+    return nullptr;
+  }));
   void *gil = tern_python_gil_release();
   tern_status status = tern_buffer_read(buffer, 0, bytes, out);
   tern_python_gil_restore(gil);
