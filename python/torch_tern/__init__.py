@@ -12,7 +12,7 @@ import sys
 # In a source tree the compiled module lies in build/, which is on the path as well: the package is both folders.
 __path__ = pkgutil.extend_path(__path__, __name__)
 
-_registered = False
+_registered = globals().get("_registered", False)  # true where the package is reloaded
 
 
 def _torch_is_importing() -> bool:

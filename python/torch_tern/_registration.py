@@ -27,10 +27,12 @@ def register() -> None:
     _C.register(tuple(libraries))
 
     from torch_tern import device as module
+    from torch_tern import sharing
 
     torch._register_device_module("tern", module)
     for name in ("amp", "nvtx", "random", "streams"):  # `from torch.tern.amp import autocast`
         sys.modules[f"torch.tern.{name}"] = getattr(module, name)
     torch.utils.generate_methods_for_privateuse1_backend()
     register_optimizer_step_post_hook(_end_of_step)
+    sharing.register()
     atexit.register(_C.exit)

@@ -142,7 +142,8 @@ static tern_status straighten_sources(tern_planner *pl, uint32_t tag, tern_group
 
 static tern_status emit_group(tern_planner *pl, int32_t step) {
   const tern_program *p = pl->program;
-  const int32_t *ops = pl->step_ops + pl->first_op[step], n_ops = pl->first_op[step + 1] - pl->first_op[step];
+  const int32_t *ops = pl->step_ops + pl->first_op[step];
+  int32_t n_ops = pl->first_op[step + 1] - pl->first_op[step];
   const tern_op *last = &p->ops[ops[n_ops - 1]];
   if (n_ops == 1 && last->kind == TERN_OP_RESHAPE && p->ops[p->values[pl->views[last->operands[0]].root].op].kind != TERN_OP_IOTA) {
     tern_place_view from = view_of(pl, last->operands[0]);
@@ -171,6 +172,7 @@ static tern_status emit_group(tern_planner *pl, int32_t step) {
     }
     TERN_TRY(add_group(pl, last->tag, g));
     g = rest;
+    ops += n_ops - 1, n_ops = 1; /* only the reduction goes on */
   }
   return add_group(pl, last->tag, g);
 }

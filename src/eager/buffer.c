@@ -126,6 +126,18 @@ size_t tern_buffer_bytes(const tern_buffer *b) { return b->bytes; }
 tern_device *tern_buffer_device(const tern_buffer *b) { return b->device; }
 uintptr_t tern_buffer_address(const tern_buffer *b) { return b->address; }
 
+tern_buffer *tern_buffer_at(uintptr_t address) {
+  if (address < first_address) return NULL;
+  tern_device *device = tern_device_if_open((int)((address - first_address) / addresses_of_a_device));
+  if (!device || tern_is_forked_child()) return NULL;
+  tern_error_free(tern_device_flush(device)); /* what is about to be given contents is in the list then */
+  tern_lock_take(&tern_record_lock);
+  tern_buffer *b = device->held;
+  while (b && (b->address != address || !b->is_live)) b = b->next_held;
+  tern_lock_give(&tern_record_lock);
+  return b;
+}
+
 /* ---- what a write does to the description ---- */
 
 static bool is_row_major(const tern_geometry *g) {

@@ -80,6 +80,9 @@ size_t tern_buffer_bytes(const tern_buffer *buffer);
 tern_device *tern_buffer_device(const tern_buffer *buffer);
 /* A number that stands for the storage's address: unique among live buffers, as wide as the buffer, never mapped. */
 uintptr_t tern_buffer_address(const tern_buffer *buffer);
+/* The live buffer with this address on an open device, or NULL: also where its contents are undefined Hands over what is recorded; slow, for callers that were given an address
+ * alone. */
+tern_buffer *tern_buffer_at(uintptr_t address);
 
 /* Writes host data (dense, row-major) as the whole new contents; the source may be reused at once. rank and dims describe the array that the buffer
  * holds from now on: count * size == bytes of the buffer, or less. */

@@ -188,9 +188,26 @@ inline c10::DataPtr data_pointer(tern_buffer *buffer, c10::DeviceIndex index) {
   return {(void *)tern_buffer_address(buffer), buffer, &buffer_deleter, tern_device_of(index)};
 }
 
+/* A storage that PyTorch made over an address alone (from_blob: pickle, storage files, DLPack). The address of one of our storages leads to its buffer, which the
+ * caller keeps alive; nothing leads to one without contents. */
+[[gnu::noinline]] inline tern_buffer *buffer_by_address(c10::StorageImpl *storage) {
+  const c10::DataPtr &pointer = storage->_mutable_data_ptr_no_checks();
+  if (!storage->nbytes()) {
+    tern_buffer *empty = nullptr;
+    c10::DeviceIndex index = device_index(pointer.device().index());
+    check(tern_buffer_new(device_at(index), 0, 0, &empty));
+    storage->set_data_ptr_noswap(data_pointer(empty, index));
+    return empty;
+  }
+  tern_buffer *buffer = tern_buffer_at((uintptr_t)pointer.get());
+  require(buffer && storage->nbytes() <= tern_buffer_bytes(buffer), TERN_STORAGE, "this storage names the device tern, but is not one that tern made, or one that was never written, or it begins inside "
+          "another: by its address a tern storage is only found from its start. Make tensors with device=\"tern\", fill them, and clone() a view before its address is handed on");
+  return buffer;
+}
+
 inline tern_buffer *buffer_of(const c10::StorageImpl *storage) {
   const c10::DataPtr &pointer = const_cast<c10::StorageImpl *>(storage)->_mutable_data_ptr_no_checks();
-  require(pointer.get_deleter() == &buffer_deleter, TERN_STORAGE, "this storage names the device tern, but tern did not make it: a tern storage cannot be reached by its address. Make it with device=\"tern\"; to write it to a file use torch.save, or pickle a copy on the CPU");
+  if (pointer.get_deleter() != &buffer_deleter) [[unlikely]] return buffer_by_address(const_cast<c10::StorageImpl *>(storage));
   return (tern_buffer *)pointer.get_context();
 }
 inline tern_buffer *buffer_of(const at::TensorBase &tensor) { return buffer_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()); }
