@@ -70,6 +70,7 @@ test-arm: $(VENV)/.stamp-tools ## the C tests built for 64-bit ARM, run by qemu 
 
 bench: build ## the benchmark table
 	$(BIN)/python bench/bench.py
+	$(BIN)/python bench/import_time.py
 
 wheel: $(VENV)/.stamp-tools ## the package to install with pip, in dist/
 	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist .
