@@ -243,7 +243,6 @@ extern atomic_int tern_current_mode;
 extern atomic_bool tern_forked;
 
 /* ---- device.c ---- */
-tern_device *tern_device_if_open(int ordinal); /* NULL: it is not, or there is none */
 tern_status tern_fork_error(void);
 /* An error in a child of the process that opened a device; one load otherwise, for it is on the way of every operation. */
 static inline tern_status tern_check_not_forked(void) {
