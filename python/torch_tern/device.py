@@ -33,7 +33,7 @@ __all__ = [
     "get_rng", "get_rng_state", "get_rng_state_all", "get_sync_debug_mode", "has_half", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
     "is_current_stream_capturing", "is_initialized", "is_tf32_supported", "make_graphed_callables", "manual_seed", "manual_seed_all", "max_memory_allocated",
     "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "nvtx", "profile", "random", "reset_peak_memory_stats", "reset_stats",
-    "rng", "save", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "stats", "stream",
+    "rng", "save", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "set_sync_debug_mode", "stablehlo", "stats", "stream",
     "streams", "synchronize", "utilization",
 ]  # fmt: skip
 
@@ -224,6 +224,17 @@ def stats() -> dict[str, Any]:
     figures = _C.stats()
     figures["fallbacks_by_operator"] = [{"operator": operator, "line": line, "count": count} for operator, line, count in fallbacks()]
     return figures
+
+
+def stablehlo(function: Any, *args: Any, **kwargs: Any) -> str:
+    """The StableHLO text of what function(*args, **kwargs) records on the current device, each operation under the user's line. Weights and inputs are the function's
+    arguments, in the order of their first use. The function is called once and its operations run later as ever.
+
+    ValueError where nothing is left to show: the function records nothing on a tern device, or reads a value in its last line."""
+    with set_mode("fused"):
+        synchronize()
+        result = function(*args, **kwargs)  # noqa: F841  alive, so that its values are results of the program
+        return _C.stablehlo(current_device())
 
 
 def compile_log() -> list[dict[str, Any]]:

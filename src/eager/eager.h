@@ -185,6 +185,10 @@ uint64_t tern_timestamp_position(const tern_timestamp *timestamp);
 double tern_timestamp_seconds(const tern_timestamp *timestamp);
 void tern_timestamp_release(tern_timestamp *timestamp); /* NULL is fine; safe in a forked child */
 
+/* Calls `show` with the program that the operations recorded up to now would become, with the results somebody can still see; they stay recorded. `show` runs under the
+ * record lock: it must neither record nor wait. TERN_INVALID_ARGUMENT where nothing is recorded. */
+tern_status tern_device_show(tern_device *device, tern_status (*show)(void *context, const tern_program *program), void *context);
+
 typedef struct tern_eager_stats {
   int64_t nodes;             /* operations recorded */
   int64_t programs;          /* programs run */
