@@ -7,17 +7,6 @@
 #include <cmocka.h>
 #include "../../src/cpu/cpu.h"
 
-/* Every table this CPU can run. */
-static inline int test_tables(const tern_kernel_table *tables[3]) {
-  int n = 0;
-  tables[n++] = tern_kernels_baseline();
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) tables[n++] = tern_kernels_avx2();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) tables[n++] = tern_kernels_avx512();
-#endif
-  return n;
-}
-
 static inline uint64_t test_random(uint64_t *state) {
   *state = *state * 6364136223846793005ull + 1442695040888963407ull;
   return *state >> 33;

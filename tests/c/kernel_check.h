@@ -148,15 +148,8 @@ static inline tern_cpu_view array_copy(const tern_cpu_view *v) {
 
 /* The tables this CPU can run, ended by NULL. */
 static inline const tern_kernel_table *const *kernel_tables(void) {
-  static const tern_kernel_table *tables[4];
-  int n = 0;
-  tables[n++] = tern_kernels_baseline();
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) tables[n++] = tern_kernels_avx2();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    tables[n++] = tern_kernels_avx512();
-#endif
+  static const tern_kernel_table *tables[TERN_MOST_ISAS + 1];
+  tern_kernels_all(tables);
   return tables;
 }
 #define FOR_EACH_ISA(table) for (const tern_kernel_table *table, *const *next_##table = kernel_tables(); (table = *next_##table++) != NULL;)

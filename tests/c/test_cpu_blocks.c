@@ -5,18 +5,12 @@
 
 enum { N = 1027 }; /* no multiple of any vector */
 
-static const tern_kernel_table *tables[3];
+static const tern_kernel_table *tables[TERN_MOST_ISAS];
 static int n_tables;
 
 static int find_tables(void **state) {
   (void)state;
-  const tern_kernel_table *best;
-  check(tern_kernels_select(&best));
-  if (tern_kernels_baseline) tables[n_tables++] = tern_kernels_baseline();
-#if defined(__x86_64__)
-  if (tern_kernels_avx2 && strcmp(best->isa, "baseline") != 0) tables[n_tables++] = tern_kernels_avx2();
-  if (strcmp(best->isa, "avx512") == 0) tables[n_tables++] = tern_kernels_avx512();
-#endif
+  n_tables = tern_kernels_all(tables);
   return 0;
 }
 
