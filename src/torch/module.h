@@ -6,6 +6,9 @@
 /* Raises the status as a Python exception of its kind and frees it; returns NULL. */
 PyObject *tern_module_raise(tern_status status);
 
+/* ---- memory.c ---- */
+extern PyMethodDef tern_memory_methods[];
+
 /* ---- module_check.c ---- */
 PyObject *tern_module_trace_programs(PyObject *self, PyObject *none);
 PyObject *tern_module_trace_launches(PyObject *self, PyObject *none);
