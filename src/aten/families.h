@@ -20,6 +20,7 @@
   F(activation)               \
   F(attention)                \
   F(loss)                     \
+  F(ctc)                      \
   F(conv)                     \
   F(pooling)                  \
   F(resample)                 \

@@ -11,7 +11,8 @@
 namespace tern {
 
 /* ---- attention ---- */
-/* The fused kernel where nothing is dropped, nothing is broadcast and the mask needs no gradient; PyTorch's composition of simple operators elsewhere. */
+/* The fused kernel where nothing is dropped, nothing is broadcast and the mask needs no gradient; PyTorch's composition of simple operators elsewhere, and under
+ * vmap, which has no rule for the fused one. */
 inline int64_t fused_sdp_choice(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value, const std::optional<at::Tensor> &mask, double dropout,
                                 bool causal, std::optional<double>, bool grouped) {
   auto fits = [&](const at::Tensor &t) {
@@ -19,6 +20,8 @@ inline int64_t fused_sdp_choice(const at::Tensor &query, const at::Tensor &key, 
            (t.size(1) == query.size(1) || (grouped && query.size(1) % t.size(1) == 0));
   };
   auto type = query.scalar_type();
+  for (const at::Tensor &tensor : {query, key, value})
+    if (tensor.key_set().has(c10::DispatchKey::FuncTorchBatched)) return (int64_t)at::SDPBackend::math;
   bool fused = dropout == 0 && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf) && fits(query) && fits(key) && fits(value) &&
                key.size(3) == query.size(3) && value.size(2) == key.size(2) && value.size(1) == key.size(1) && (!mask || !mask->defined() || !mask->requires_grad()) &&
                !(causal && mask && mask->defined()) && at::globalContext().userEnabledOverrideableSDP();

@@ -19,7 +19,7 @@ namespace tern {
 
 /* Names that this file serves itself, whatever the table says. */
 static const std::unordered_set<std::string> own_names = {
-    "empty.memory_format", "empty_strided", "as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "resize_",
+    "empty.memory_format", "empty_strided", "_efficientzerotensor", "as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "resize_",
     "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor", "set_", "is_set_to", "record_stream", "_has_compatible_shallow_copy_type",
     "conj_physical_", "copy_", "_copy_from", "_copy_from_and_resize", "_local_scalar_dense", "equal",
     "_fused_sdp_choice", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl", "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward", "lstm.input", "gru.input"};

@@ -46,6 +46,15 @@ inline at::Tensor empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef s
                     C10_AS_INTARRAYREF_SLOW(strides));
 }
 
+/* Zeros that are known to be zeros (a key says so) and have no contents: what derivatives that vanish are made of. */
+inline at::Tensor efficient_zero_tensor(c10::SymIntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                                        std::optional<c10::Device> device, std::optional<bool> pin_memory) {
+  at::Tensor like = empty(sizes, dtype, layout, device, pin_memory, std::nullopt);
+  at::Tensor zeros = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(like.storage()), kTernKeys.add(c10::DispatchKey::ZeroTensor), like.dtype());
+  zeros.unsafeGetTensorImpl()->set_sizes_contiguous(like.sizes());
+  return zeros;
+}
+
 /* Makes the storage of a tensor hold what its sizes and strides reach. */
 inline void storage_grow(c10::TensorImpl *tensor) {
   if (!tensor->numel()) return;
@@ -121,6 +130,7 @@ inline void record_stream(at::Tensor &, c10::Stream) {} /* one queue per device 
 inline void register_storage(torch::Library &library) {
   library.impl("empty.memory_format", TORCH_FN(empty));
   library.impl("empty_strided", TORCH_FN(empty_strided));
+  library.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
