@@ -11,6 +11,7 @@
   F(select)                   \
   F(compare)                  \
   F(matmul)                   \
+  F(grouped)                  \
   F(reduce)                   \
   F(statistics)               \
   F(shape)                    \
