@@ -11,7 +11,7 @@ CTEST = $(BIN)/ctest --output-on-failure
 CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja
 ROOT := $(CURDIR)
 
-.PHONY: help build hello demo test test-c test-python test-full test-asan test-tsan test-arm bench wheel clean
+.PHONY: help build hello demo test test-c test-python test-full test-asan test-tsan test-arm tpu-check bench wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 14
@@ -67,6 +67,9 @@ test-arm: $(VENV)/.stamp-tools ## the C tests built for 64-bit ARM, run by qemu 
 	$(CONFIGURE) -B build-arm -DCMAKE_TOOLCHAIN_FILE=$(ROOT)/cmake/aarch64.cmake -DTERN_BUILD_TORCH=OFF -DTERN_BUILD_TESTS=ON
 	@$(CMAKE) --build build-arm -j $(JOBS) --target tern_tests
 	$(CTEST) --test-dir build-arm
+
+tpu-check: build ## compile the examples and well-known models for TPUs and GPUs that are not here; writes docs/targets.md (an hour the first time)
+	$(BIN)/python examples/check_all.py docs/targets.md
 
 bench: build ## the benchmark table
 	$(BIN)/python bench/bench.py

@@ -15,7 +15,7 @@ __all__ = [
     "get_amp_supported_dtype", "get_device_capability", "get_device_name", "get_device_properties", "get_mode", "get_rng", "get_rng_state", "get_rng_state_all",
     "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
     "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats", "reset_stats", "rng", "save",
-    "profile", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stats", "stream", "synchronize",
+    "profile", "seed", "seed_all", "set_device", "set_mode", "set_rng_state", "set_rng_state_all", "set_stream", "stablehlo", "stats", "stream", "synchronize",
 ]  # fmt: skip
 
 _Device = torch.device | str | int | None
@@ -271,6 +271,17 @@ def get_mode() -> str:
 def stats() -> dict[str, Any]:
     """Counters since the last reset: operations recorded (nodes), programs run, compiled, loaded from disk and cached, fallbacks to PyTorch's CPU kernels; and what is alive."""
     return _C.stats()
+
+
+def stablehlo(function: Any, *args: Any, **kwargs: Any) -> str:
+    """The StableHLO text of what function(*args, **kwargs) records on the current device, each operation under the user's line. Weights and inputs are the function's
+    arguments, in the order of their first use. The function is called once and its operations run later as ever.
+
+    ValueError where nothing is left to show: the function records nothing on a tern device, or reads a value in its last line."""
+    with set_mode("fused"):
+        synchronize()
+        result = function(*args, **kwargs)  # noqa: F841  alive, so that its values are results of the program
+        return _C.stablehlo(current_device())
 
 
 def compile_log() -> list[dict[str, Any]]:

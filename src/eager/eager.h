@@ -134,6 +134,10 @@ tern_status tern_device_flush(tern_device *device);
 tern_status tern_device_synchronize(tern_device *device);
 tern_status tern_synchronize_all(void);
 
+/* Calls `show` with the program that the operations recorded up to now would become, with the results somebody can still see; they stay recorded. `show` runs under the
+ * record lock: it must neither record nor wait. TERN_INVALID_ARGUMENT where nothing is recorded. */
+tern_status tern_device_show(tern_device *device, tern_status (*show)(void *context, const tern_program *program), void *context);
+
 typedef struct tern_eager_stats {
   int64_t nodes;             /* operations recorded */
   int64_t programs;          /* programs run */

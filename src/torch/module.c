@@ -338,6 +338,7 @@ static PyMethodDef methods[] = {
   {"set_setting", py_set_setting, METH_VARARGS, "set_setting(variable, value)"},
   {"stats", py_stats, METH_NOARGS, "counters since the last reset, and what is alive"},
   {"fallbacks", py_fallbacks, METH_NOARGS, "(operator, line, count) of operators served by PyTorch's CPU kernels"},
+  {"stablehlo", tern_module_stablehlo, METH_VARARGS, "stablehlo(ordinal): the text of what is recorded and has not run"},
   {"compile_log", tern_module_compile_log, METH_NOARGS, "a dictionary for each program that had to be made, the oldest first"},
   {"reset_stats", py_reset_stats, METH_NOARGS, "sets the counters to zero"},
   {"profile_start", py_profile_start, METH_NOARGS, "notes each kernel that runs from now on; forgets those noted before"},

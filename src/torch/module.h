@@ -11,6 +11,7 @@ PyObject *tern_module_trace_programs(PyObject *self, PyObject *none);
 PyObject *tern_module_trace_launches(PyObject *self, PyObject *none);
 PyObject *tern_module_trace_mark(PyObject *self, PyObject *none);
 PyObject *tern_module_trace_reads(PyObject *self, PyObject *none);
+PyObject *tern_module_stablehlo(PyObject *self, PyObject *args);
 PyObject *tern_module_compile_log(PyObject *self, PyObject *none);
 PyObject *tern_module_compile_ahead(PyObject *self, PyObject *args);
 

@@ -92,6 +92,33 @@ PyObject *tern_module_trace_reads(PyObject *self, PyObject *none) {
   return PyLong_FromLongLong(tern_trace_reads());
 }
 
+/* ---- the program of what is recorded ---- */
+
+/* For the newest reader there is: no platform's liberties, no NaN guards. */
+static tern_status write_stablehlo(void *context, const tern_program *program) {
+  tern_program *legal = NULL;
+  tern_pjrt_signature signature = {0};
+  tern_status status = tern_pjrt_legalise(program, tern_pjrt_target_of(""), "StableHLO", &legal);
+  if (!status) status = tern_pjrt_text(legal, TERN_TEXT_COMMENTS, false, context, &signature);
+  tern_pjrt_signature_free(&signature);
+  tern_program_free(legal);
+  return status;
+}
+
+PyObject *tern_module_stablehlo(PyObject *self, PyObject *args) {
+  (void)self;
+  int ordinal;
+  if (!PyArg_ParseTuple(args, "i", &ordinal)) return NULL;
+  tern_device *device;
+  char *text = NULL;
+  tern_status status = tern_device_get(ordinal, &device);
+  if (!status) status = tern_device_show(device, write_stablehlo, &text);
+  if (status) return tern_module_raise(status);
+  PyObject *result = PyUnicode_FromString(text);
+  free(text);
+  return result;
+}
+
 /* ---- the compile log ---- */
 
 static void append_entry(void *context, const tern_compile_entry *e) {

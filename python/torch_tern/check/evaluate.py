@@ -111,7 +111,13 @@ def check(target: Target, capture: dict, folder: pathlib.Path, compile_seconds: 
         row["notes"] += notes
     row["partitions"] = partitions
     reports: dict[int, dict] = {}
-    if target.plugin:
+    heaviest = max(distinct, key=lambda n: least_bytes(programs[n]) + _others(programs[n]))
+    least = (least_bytes(programs[heaviest]) + _others(programs[heaviest])) // partitions
+    if least > target.memory_limit:
+        # A compiler would take its time to say the same.
+        row.update(fits=False, peak_bytes=least, message=f"not compiled: what a step is given and what it returns take {least} bytes, and the device has {target.memory_limit}")
+        row["largest"] = largest_tensors(programs[heaviest])
+    elif target.plugin:
         result = ahead.compile_ahead(target, list(files.values()), partitions, compile_seconds)
         row["compiler"] = " ".join(result.get("platform", "").split())[:120]
         if result.get("memory_limit"):

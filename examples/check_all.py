@@ -1,0 +1,69 @@
+"""`make tpu-check`: asks `tern check` about the examples and the models of models.py, for every target whose compiler is here, and writes the page docs/targets.md.
+
+Answers are kept (TERN_CACHE_DIR), so what has been asked once is quick. A question that a compiler did not answer in its time is written down as such.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).parent
+TARGETS = ["tpu:v5e", "tpu:v6e", "tpu:7x", "cuda:h100"]
+OTHERS = ["neuron:trn2", "neuron:trn3", "neuron:inf2", "rocm:mi300x"]
+# (heading, arguments, further targets)
+PROGRAMS = [
+    ("digits_cnn.py, a training step", ["digits_cnn.py"], []),
+    ("char_gpt.py, a training step", ["char_gpt.py"], []),
+    ("BERT-like encoder: 12 layers, batch 8 x 128, bf16 autocast, AdamW", ["models.py", "bert"], []),
+    ("GPT-2-sized: 124 M weights, batch 4 x 512, bf16 autocast, AdamW", ["models.py", "gpt2"], ["tpu:v5e:2x2"]),
+    ("ResNet-50: batch 16, bf16 autocast, AdamW", ["models.py", "resnet50"], []),
+    ("Llama-like, 1.2 G weights in bf16: a decode step with 2,048 cached positions", ["models.py", "llama1b-decode"], []),
+    ("Llama, 7 G weights in bf16: a training step with AdamW, 1 x 2,048", ["models.py", "llama7b"], []),
+]
+
+
+def ask(arguments: list[str], target: str, seconds: float) -> dict:
+    command = [sys.executable, "-m", "torch_tern", "check", "--json", "--no-values", "--compile-seconds", str(seconds), "--target", target]
+    done = subprocess.run([*command, str(HERE / arguments[0]), *arguments[1:]], capture_output=True, text=True)
+    if not done.stdout.startswith("["):
+        raise SystemExit(f"{' '.join(arguments)} on {target}: {done.stderr.strip()[-2000:]}")
+    return json.loads(done.stdout)[0]
+
+
+def section(heading: str, rows: list[dict]) -> str:
+    from torch_tern.check import report
+
+    lines = [f"## {heading}", "", "| " + " | ".join(report.COLUMNS) + " |", "|" + "---|" * len(report.COLUMNS)]
+    lines += ["| " + " | ".join(report.cells(row)) + " |" for row in rows]
+    shown = next((row for row in rows if row["fits"] is False), rows[0])
+    said = dict.fromkeys(text.splitlines()[0][:300] for row in rows for text in [row["message"], *row["notes"]] if text and not text.startswith("not compiled: tern"))
+    lines += [""] + [f"- {text}" for text in said]
+    if shown["largest"]:
+        a = shown["largest"][0]
+        lines.append(f"- the largest tensor: {a['dtype']}[{'x'.join(map(str, a['dims']))}], {report.size(a['bytes'])}, {a['line'] or a['operation']}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=1800, help="what a compiler may take for one program")
+    args = parser.parse_args()
+    parts = [
+        "# Targets\n\nWhat `make tpu-check` says: programs compiled by the real compilers of chips that are not in the machine (libtpu, jax-cuda12-pjrt). `compiles` and memory are "
+        "the compiler's; seconds are a roofline, so at least that, from the compiler's traffic where it counts any (TPU) and tern's elsewhere. Chips without a compiler here "
+        "get the roofline alone: not compiled. Compile times are those of the machine that asked, and say more of it than of the target.\n"
+    ]
+    for heading, arguments, further in PROGRAMS:
+        rows = []
+        for target in TARGETS + further + OTHERS:
+            rows.append(ask(arguments, target, args.seconds))
+            print(heading, target, "compiles" if rows[-1]["compiles"] else rows[-1]["message"][:100], flush=True)
+        parts.append(section(heading, rows))
+    args.page.write_text("\n".join(parts))
+
+
+if __name__ == "__main__":
+    main()
