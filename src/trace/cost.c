@@ -3,9 +3,22 @@
 
 static int64_t value_bytes(const tern_program *p, tern_value v) { return v == TERN_NO_VALUE ? 0 : tern_value_count(p, v) * (int64_t)tern_dtype_size(p->values[v].dtype); }
 
+/* The parameter that a value shows through views, or NULL. */
+static const tern_op *parameter_behind(const tern_program *p, tern_value v) {
+  while (v != TERN_NO_VALUE) {
+    const tern_op *op = &p->ops[p->values[v].op];
+    if (op->kind == TERN_OP_PARAMETER) return op;
+    if (tern_op_rows[op->kind].class != TERN_CLASS_VIEW) return NULL;
+    v = op->operands[0];
+  }
+  return NULL;
+}
+
+/* Operands and results; not what shows a parameter, whose reading is counted once for the program as a whole. */
 static double traffic(const tern_program *p, const tern_op *op) {
   double bytes = 0;
-  for (int i = 0; i < op->n_operands; i++) bytes += (double)value_bytes(p, op->operands[i]);
+  for (int i = 0; i < op->n_operands; i++)
+    if (!parameter_behind(p, op->operands[i])) bytes += (double)value_bytes(p, op->operands[i]);
   for (int i = 0; i < op->n_results; i++) bytes += (double)value_bytes(p, op->first_result + i);
   return bytes;
 }
