@@ -48,7 +48,7 @@ def _remembered(target: Target, programs: list[pathlib.Path], partitions: int) -
 def compile_ahead(target: Target, programs: list[pathlib.Path], partitions: int, seconds: float) -> dict:
     """What the target's compiler says of the programs: {"platform", "devices", "memory_limit", "programs": [report, ...]}, or {"error": message}.
 
-    A report has "error" ("" where it compiled) and "code", compile_seconds, bytes (argument, output, alias, temporary, peak) and the compiler's counts; a negative number is one that
+    "unanswered" beside "error" says that the compiler's time was over. A report has "error" ("" where it compiled) and "code", compile_seconds, bytes (argument, output, alias, temporary, peak) and the compiler's counts; a negative number is one that
     the compiler does not give. `partitions`: devices that share a program; `seconds`: for all programs together."""
     kept = _remembered(target, programs, partitions)
     if kept.is_file():
@@ -76,7 +76,7 @@ def _ask(target: Target, programs: list[pathlib.Path], partitions: int, seconds:
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
-                return {"error": f"the compiler did not end within {seconds:g} s (--compile-seconds){_last_words(here / 'words')}"}
+                return {"unanswered": True, "error": f"the compiler did not end within {seconds:g} s (--compile-seconds){_last_words(here / 'words')}"}
             except BaseException:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()

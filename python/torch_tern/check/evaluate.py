@@ -123,7 +123,7 @@ def check(target: Target, capture: dict, folder: pathlib.Path, compile_seconds: 
         if result.get("memory_limit"):
             row["limit_bytes"] = result["memory_limit"]
         if "error" in result:
-            row.update(compiles=False, message=result["error"])
+            row.update(compiles=None if result.get("unanswered") else False, message=result["error"])
         else:
             reports = dict(zip(files, result["programs"]))
     else:

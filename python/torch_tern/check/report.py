@@ -36,6 +36,8 @@ def seconds(value: float | None) -> str:
 
 
 def _verdict(row: dict) -> str:
+    if row["compiles"] is None and row["message"].startswith("the compiler did not end"):
+        return "no answer"
     return {True: "yes", False: "no", None: "not compiled"}[row["compiles"]]
 
 
