@@ -33,7 +33,8 @@ def test_compile_log_names_what_changed():
     assert "5x7 became 6x7" in entry["reason"] and "test_programs.py" in entry["changed_line"] and entry["seconds"] > 0
 
 
-XLA = next((p for p in plugins.discover() if p.name == "xla-cpu" and p.path), None)
+HERE = {p.name for p in plugins.discover() if p.path}
+XLA = "xla-cpu" in HERE
 TRAIN = """
 import json, torch
 model = torch.nn.Linear(8, 4).to("tern")
@@ -45,15 +46,15 @@ print(json.dumps({"loss": loss} | torch.tern.stats()))
 """
 
 
-def train(folder, **settings):
-    environment = {**os.environ, "TERN_DEVICE": "xla-cpu", "TERN_CACHE_DIR": str(folder), **settings}
+def train(folder, device="xla-cpu", **settings):
+    environment = {**os.environ, "TERN_DEVICE": device, "TERN_CACHE_DIR": str(folder), **settings}
     code = "import torch; torch.manual_seed(0)" + TRAIN
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
 
-@pytest.mark.skipif(XLA is None, reason="xla-cpu-pjrt is not installed")
+@pytest.mark.skipif(not XLA, reason="xla-cpu-pjrt is not installed")
 def test_a_second_process_compiles_nothing(tmp_path):
     first, words = train(tmp_path)
     assert first["compiled"] >= 2 and first["loaded"] == 0 and words == "", "XLA must print nothing"
@@ -70,3 +71,11 @@ def test_a_second_process_compiles_nothing(tmp_path):
         file.unlink()
     train(tmp_path, TERN_CACHE_LIMIT="10")
     assert not list(tmp_path.rglob("*.exe"))
+
+
+@pytest.mark.skipif(not {"xla-cpu", "jax-cpu"} <= HERE, reason="xla-cpu-pjrt or lammps-jax-pjrt-cpu is not installed")
+def test_two_makers_of_plugins_agree(tmp_path):
+    one, _ = train(tmp_path / "one")
+    two, _ = train(tmp_path / "two", device="jax-cpu")
+    assert one["programs"] == two["programs"] and two["fallbacks"] == 0
+    assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
