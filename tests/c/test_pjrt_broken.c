@@ -203,7 +203,7 @@ static void test_limit(void **state) {
   int64_t dims[] = {200}, empty[] = {0, 7};
   tern_memory *memory, *more = NULL;
   assert_null(b->allocate(device, TERN_F32, 1, dims, &memory));
-  expect(b->allocate(device, TERN_F32, 1, dims, &more), TERN_OUT_OF_MEMORY, "with 800 in use", "1024");
+  expect(b->allocate(device, TERN_F32, 1, dims, &more), TERN_OUT_OF_MEMORY, "800 bytes in use", "1.00 KiB");
   b->release(device, memory);
   assert_null(b->allocate(device, TERN_F32, 2, empty, &memory)); /* never reaches the plug-in */
   assert_int_equal(b->size(memory), 0);
