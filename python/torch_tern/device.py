@@ -277,7 +277,7 @@ def stablehlo(function: Any, *args: Any, **kwargs: Any) -> str:
     """The StableHLO text of what function(*args, **kwargs) records on the current device, each operation under the user's line. Weights and inputs are the function's
     arguments, in the order of their first use. The function is called once and its operations run later as ever.
 
-    ValueError where nothing is left to show: the function records nothing on a tern device, or reads a value in its last line."""
+    RuntimeError where nothing is left to show: the function records nothing on a tern device, or reads a value in its last line."""
     with set_mode("fused"):
         synchronize()
         result = function(*args, **kwargs)  # noqa: F841  alive, so that its values are results of the program

@@ -27,7 +27,9 @@ typedef struct part {
   int n_operands, n_outputs, n_attrs, n_scalars;
 } part;
 
-static const uint64_t *skip_view(const uint64_t *w) { return *w & TERN_OPERAND_ABSENT ? w + 1 : w + 2 + 2 * (*w >> 40 & 0xFF); }
+/* Only operands may be absent: a result's first word says something else with that bit. */
+static bool is_absent(const uint64_t *w, bool is_operand) { return is_operand && *w & TERN_OPERAND_ABSENT; }
+static const uint64_t *skip_view(const uint64_t *w, bool is_operand) { return is_absent(w, is_operand) ? w + 1 : w + 2 + 2 * (*w >> 40 & 0xFF); }
 
 /* The node that starts at w (its introductions included). */
 static part read_part(const uint64_t *w) {
@@ -37,7 +39,7 @@ static part read_part(const uint64_t *w) {
   uint64_t head = *w++;
   p.n_operands = (int)(head >> 24 & 0xFF), p.n_outputs = (int)(head >> 32 & 0xFF), p.n_attrs = (int)(head >> 40 & 0xFF), p.n_scalars = (int)(head >> 48 & 0xFF);
   p.views = w;
-  for (int i = 0; i < p.n_operands + p.n_outputs; i++) w = skip_view(w);
+  for (int i = 0; i < p.n_operands + p.n_outputs; i++) w = skip_view(w, i < p.n_operands);
   p.attrs = w;
   p.end = w + p.n_attrs + p.n_scalars;
   return p;
@@ -61,22 +63,22 @@ static bool describe_change(const char *name, const part *old, const part *new, 
   if (old->n_operands != new->n_operands || old->n_outputs != new->n_outputs) return snprintf(out, size, "%s has another number of operands", name), true;
   const uint64_t *a = old->views, *b = new->views;
   for (int i = 0; i < new->n_operands + new->n_outputs; i++) {
-    bool absent_a = *a & TERN_OPERAND_ABSENT, absent_b = *b & TERN_OPERAND_ABSENT;
+    bool is_operand = i < new->n_operands, absent_a = is_absent(a, is_operand), absent_b = is_absent(b, is_operand);
+    const uint64_t *a_end = skip_view(a, is_operand), *b_end = skip_view(b, is_operand);
     if (absent_a != absent_b) return snprintf(out, size, "operand %d of %s %s", i, name, absent_b ? "is missing now" : "is given now"), true;
     int rank_a = (int)(*a >> 40 & 0xFF), rank_b = (int)(*b >> 40 & 0xFF);
     if (!absent_a && (rank_a != rank_b || memcmp(a + 2, b + 2, (size_t)rank_a * sizeof *a))) {
       char from[80], to[80];
       put_sizes(from, sizeof from, a);
       put_sizes(to, sizeof to, b);
-      const char *what = i < new->n_operands ? "operand" : "result";
-      return snprintf(out, size, "%s %d of %s: %s became %s", what, i < new->n_operands ? i : i - new->n_operands, name, from, to), true;
+      return snprintf(out, size, "%s %d of %s: %s became %s", is_operand ? "operand" : "result", is_operand ? i : i - new->n_operands, name, from, to), true;
     }
     if (!absent_a && (*a >> 32 & 0xFF) != (*b >> 32 & 0xFF)) {
       const char *from = tern_dtype_name((tern_dtype)(*a >> 32 & 0xFF)), *to = tern_dtype_name((tern_dtype)(*b >> 32 & 0xFF));
       return snprintf(out, size, "operand %d of %s: %s became %s", i, name, from, to), true;
     }
-    if (!absent_a && !same_words(a + 1, skip_view(a), b + 1, skip_view(b))) return snprintf(out, size, "operand %d of %s lies elsewhere in its storage", i, name), true;
-    a = skip_view(a), b = skip_view(b);
+    if (!absent_a && !same_words(a + 1, a_end, b + 1, b_end)) return snprintf(out, size, "operand %d of %s lies elsewhere in its storage", i, name), true;
+    a = a_end, b = b_end;
   }
   for (int i = 0; i < new->n_attrs; i++)
     if (old->attrs[i] != new->attrs[i])

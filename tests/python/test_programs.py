@@ -18,7 +18,7 @@ def test_stablehlo():
 
 def test_stablehlo_of_nothing():
     x = torch.ones(3, device="tern")
-    with pytest.raises(ValueError, match="nothing is recorded"):
+    with pytest.raises(RuntimeError, match="nothing is recorded"):
         torch.tern.stablehlo(lambda: (x + 1).sum().item())
 
 
