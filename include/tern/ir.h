@@ -120,6 +120,8 @@ TERN_API tern_value tern_reduce(tern_program *p, tern_reduction how, tern_value 
 TERN_API tern_value tern_arg_reduce(tern_program *p, tern_reduction how, tern_value x, int dim, tern_value *index);
 TERN_API tern_value tern_scan(tern_program *p, tern_reduction how, tern_value x, int dim);
 TERN_API tern_value tern_sort(tern_program *p, tern_value x, int dim, bool descending, tern_value *index); /* stable */
+/* The same where only the first so many (> 0) of each line are read afterwards: the others are unspecified. */
+TERN_API tern_value tern_sort_first(tern_program *p, tern_value x, int dim, bool descending, int64_t first, tern_value *index);
 
 TERN_API tern_value tern_dot(tern_program *p, tern_value lhs, tern_value rhs, int n_batch, const int *lhs_batch, const int *rhs_batch,
                              int n_contract, const int *lhs_contract, const int *rhs_contract);

@@ -48,7 +48,8 @@ static tern_status lower_topk(const tern_lowering *node, tern_value *results) {
   tern_program *p = node->program;
   int64_t start[TERN_MAX_RANK] = {0}, stride[TERN_MAX_RANK];
   tern_value found[2] = {tern_nn_at_least_1d(p, node->operands[0])};
-  found[0] = tern_sort(p, found[0], (int)node->attrs[0], node->attrs[1], &found[1]);
+  const int64_t k = node->outputs[0].view.rank ? node->outputs[0].view.sizes[node->attrs[0]] : 1;
+  found[0] = tern_sort_first(p, found[0], (int)node->attrs[0], node->attrs[1], k ? k : 1, &found[1]);
   for (int d = 0; d < TERN_MAX_RANK; d++) stride[d] = 1;
   const tern_geometry *view = &node->outputs[0].view;
   for (int i = 0; i < 2; i++) results[i] = tern_nn_result(node, i, view->rank ? tern_slice(p, found[i], start, view->sizes, stride) : found[i]);

@@ -115,7 +115,10 @@ tern_value tern_scan(tern_program *p, tern_reduction how, tern_value x, int dim)
 }
 
 tern_value tern_sort(tern_program *p, tern_value x, int dim, bool descending, tern_value *index) {
-  return with_index(tern_build(p, TERN_OP_SORT, 1, &x, &(tern_attrs){.sort = {dim, descending}}, TERN_PROPOSE_NOTHING), index);
+  return with_index(tern_build(p, TERN_OP_SORT, 1, &x, &(tern_attrs){.sort = {.dim = dim, .descending = descending}}, TERN_PROPOSE_NOTHING), index);
+}
+tern_value tern_sort_first(tern_program *p, tern_value x, int dim, bool descending, int64_t first, tern_value *index) {
+  return with_index(tern_build(p, TERN_OP_SORT, 1, &x, &(tern_attrs){.sort = {.dim = dim, .descending = descending, .first = first}}, TERN_PROPOSE_NOTHING), index);
 }
 
 /* ---- contractions ---- */

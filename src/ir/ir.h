@@ -27,7 +27,7 @@ typedef union tern_attrs {
   struct { int64_t low[TERN_MAX_RANK], high[TERN_MAX_RANK], interior[TERN_MAX_RANK]; } pad;
   struct { tern_comparison how; } compare;
   struct { tern_reduction how; int32_t n; int32_t dims[TERN_MAX_RANK]; } reduce; /* reduce, arg_reduce, scan; dims ascending */
-  struct { int32_t dim; bool descending; } sort;
+  struct { int32_t dim; bool descending; int64_t first; } sort; /* first: results beyond so many of a line are unspecified; 0: none are */
   struct { int32_t n_batch, n_contract; int32_t lhs_batch[TERN_MAX_RANK], rhs_batch[TERN_MAX_RANK], lhs_contract[TERN_MAX_RANK], rhs_contract[TERN_MAX_RANK]; } dot;
   tern_window window;                                        /* convolutions and pooling */
   struct { int32_t dim; tern_combine how; } scatter;         /* put, scatter */

@@ -117,7 +117,11 @@ static void print_attributes(FILE *out, const tern_program *p, const tern_op *op
       print_ints(out, "", "dims", a->reduce.n, a->reduce.dims);
       fputc('}', out);
       break;
-    case TERN_OP_SORT: fprintf(out, " {dim = %d%s}", (int)a->sort.dim, a->sort.descending ? ", descending" : ""); break;
+    case TERN_OP_SORT: 
+      fprintf(out, " {dim = %d%s", (int)a->sort.dim, a->sort.descending ? ", descending" : "");
+      if (a->sort.first) fprintf(out, ", first = %lld", (long long)a->sort.first);
+      fprintf(out, "}");
+      break;
     case TERN_OP_DOT: print_dot(out, a); break;
     case TERN_OP_CONV: case TERN_OP_CONV_INPUT_GRAD: case TERN_OP_CONV_WEIGHT_GRAD: case TERN_OP_MAX_POOL: case TERN_OP_AVG_POOL: case TERN_OP_AVG_POOL_GRAD:
       print_window(out, kind, &a->window);

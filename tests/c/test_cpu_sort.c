@@ -19,7 +19,7 @@ static int compare_places(const void *a, const void *b) {
   return i < j ? -1 : i > j; /* stable */
 }
 
-static void check_case(tern_dtype dtype, int rank, const int64_t *dims, int dim, double range, bool odd_values) {
+static void check_first(tern_dtype dtype, int rank, const int64_t *dims, int dim, double range, bool odd_values, int64_t wanted) {
   tern_cpu_view x = array_new(dtype, rank, dims), out = array_new(dtype, rank, dims), index = array_new(TERN_I64, rank, dims);
   const bool is_float = tern_dtype_is_float(dtype);
   if (is_float) array_fill_random(&x, -range, range);
@@ -49,7 +49,20 @@ static void check_case(tern_dtype dtype, int rank, const int64_t *dims, int dim,
       }
     }
     FOR_EACH_ISA(table) {
-      kernel_run(table, TERN_OP_SORT, &(tern_attrs){.sort = {dim, descending}}, 1, &x, 2, (tern_cpu_view[]){out, index});
+      tern_attrs attrs = {.sort = {.dim = dim, .descending = descending, .first = wanted}};
+      if (!wanted) {
+        kernel_run(table, TERN_OP_SORT, &attrs, 1, &x, 2, (tern_cpu_view[]){out, index});
+      } else { /* without the comparison of every byte */
+        const tern_op op = {.kind = TERN_OP_SORT, .n_operands = 1, .n_results = 2, .attrs = &attrs};
+        tern_pool_set_threads(descending + 1);
+        assert_null(kernel_once(&table->rows[TERN_OP_SORT], &op, &x, (tern_cpu_view[]){out, index}));
+      }
+      for (int64_t i = 0; i < count && wanted; i++) /* the others are unspecified */
+        if (i / inner % n >= wanted) {
+          array_set(&out, i, 0);
+          array_set(&index, i, 0);
+          sorted[i] = places[i] = 0;
+        }
       expect_equal("sorted", &out, sorted);
       expect_equal("index", &index, places);
       for (int64_t i = 0; i < count; i++) /* the very element: -0 stays -0 */
@@ -58,6 +71,7 @@ static void check_case(tern_dtype dtype, int rank, const int64_t *dims, int dim,
   }
   arrays_free();
 }
+static void check_case(tern_dtype dtype, int rank, const int64_t *dims, int dim, double range, bool odd_values) { check_first(dtype, rank, dims, dim, range, odd_values, 0); }
 
 static void test_sort(void **state) {
   (void)state;
@@ -88,9 +102,22 @@ static void test_complex_is_refused(void **state) {
   }
 }
 
+/* Only the first few: they gather, and are sorted and cut when there is no more room; ties keep their order. */
+static void test_first(void **state) {
+  (void)state;
+  for (size_t t = 0; t < TERN_COUNT(sortable); t++)
+    for (int64_t wanted = 1; wanted <= 90; wanted = 3 * wanted + 1) {
+      check_first(sortable[t], 2, (int64_t[]){3, 1777}, 1, 100, false, wanted);
+      check_first(sortable[t], 2, (int64_t[]){700, 2}, 0, 100, true, wanted);
+      check_first(sortable[t], 1, (int64_t[]){5000}, 0, 1e4, false, wanted);
+      check_first(sortable[t], 1, (int64_t[]){100}, 0, 10, false, wanted);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(test_sort, teardown_arrays),
+    cmocka_unit_test(test_first),
+      cmocka_unit_test_teardown(test_sort, teardown_arrays),
     cmocka_unit_test_teardown(test_complex_is_refused, teardown_arrays),
   };
   return cmocka_run_group_tests_name("cpu/sort", tests, NULL, NULL);

@@ -10,6 +10,9 @@ enum {
   SMALL_DIGIT = 8,
   LARGE_DIGIT = 11,
   CHUNK_ELEMENTS = 4096,
+  SELECT_SHARE = 8,    /* the first n / SELECT_SHARE of a line, or fewer, are selected rather than sorted */
+  SELECT_BLOCK = 64,   /* elements compared with the last of them at once */
+  SELECT_ROOM = 512,   /* more records than wanted that gather before they are sorted */
 };
 
 typedef struct sort_job {
@@ -19,6 +22,7 @@ typedef struct sort_job {
   tern_dtype dtype;
   size_t element;
   bool descending;
+  int64_t first;       /* elements of a line that are wanted */
   tern_dense_lines lines;
   int64_t lines_per_chunk;
   char *scratch;
@@ -42,18 +46,22 @@ static inline uint32_t key_of_f16(uint16_t bits) { /* NaN above infinity; as the
   return size > 0x7C00 ? UINT32_MAX : size == 0 ? 0x80000000u : FLIP_32((uint32_t)bits << 16);
 }
 
-#define LOAD_LOOP(TYPE, key_of)                                                            \
-  for (int64_t i = 0; i < n; i++) {                                                        \
-    const TYPE value = ((const TYPE *)x)[i * step];                                        \
-    records[i].key = (key_of) ^ invert;                                                    \
-    records[i].index = (uint32_t)i;                                                        \
-  }                                                                                        \
+/* The keys of n elements, job->lines.inner apart. */
+#define LOAD_LOOP(TYPE, key_of)                        \
+  if (step == 1)                                       \
+    for (int64_t i = 0; i < n; i++) {                  \
+      const TYPE value = ((const TYPE *)x)[i];         \
+      keys[i] = (key_of) ^ invert;                     \
+    }                                                  \
+  else                                                 \
+    for (int64_t i = 0; i < n; i++) {                  \
+      const TYPE value = ((const TYPE *)x)[i * step];  \
+      keys[i] = (key_of) ^ invert;                     \
+    }                                                  \
   break
 
-struct record_32;
-struct record_64;
-static void load_keys_32(const sort_job *job, const char *x, struct record_32 *records);
-static void load_keys_64(const sort_job *job, const char *x, struct record_64 *records);
+static void load_keys_32(const sort_job *job, const char *x, int64_t n, uint32_t *keys);
+static void load_keys_64(const sort_job *job, const char *x, int64_t n, uint64_t *keys);
 
 #define KEY uint32_t
 #define K(name) name##_32
@@ -62,8 +70,8 @@ static void load_keys_64(const sort_job *job, const char *x, struct record_64 *r
 #define K(name) name##_64
 #include "sort_keys.h"
 
-static void load_keys_32(const sort_job *job, const char *x, record_32 *records) {
-  const int64_t n = job->lines.length, step = job->lines.inner;
+static void load_keys_32(const sort_job *job, const char *x, int64_t n, uint32_t *keys) {
+  const int64_t step = job->lines.inner;
   const uint32_t invert = job->descending ? UINT32_MAX : 0;
   switch (job->dtype) {
     case TERN_I8: LOAD_LOOP(int8_t, (uint32_t)value ^ 0x80000000u);
@@ -78,8 +86,8 @@ static void load_keys_32(const sort_job *job, const char *x, record_32 *records)
   }
 }
 
-static void load_keys_64(const sort_job *job, const char *x, record_64 *records) {
-  const int64_t n = job->lines.length, step = job->lines.inner;
+static void load_keys_64(const sort_job *job, const char *x, int64_t n, uint64_t *keys) {
+  const int64_t step = job->lines.inner;
   const uint64_t invert = job->descending ? UINT64_MAX : 0;
   switch (job->dtype) {
     case TERN_I64: LOAD_LOOP(uint64_t, value ^ 1ull << 63);
@@ -107,6 +115,7 @@ static tern_status sort_run(const tern_op *op, const tern_cpu_view *in, const te
   if (tern_dtype_is_complex(job.dtype)) return tern_error_new(TERN_UNSUPPORTED, "sort is not defined for %s: complex numbers have no order", tern_dtype_name(job.dtype));
   if (tern_view_count(&in[0]) == 0) return NULL;
   if (job.lines.length > UINT32_MAX) return tern_error_new(TERN_UNSUPPORTED, "a line of %lld elements is too long to sort: 2^32 - 1 are possible", (long long)job.lines.length);
+  job.first = op->attrs->sort.first > 0 ? tern_min_i64(op->attrs->sort.first, job.lines.length) : job.lines.length;
   job.scratch_each = sort_scratch_each(&in[0], dim);
   job.lines_per_chunk = tern_chunk_items(job.lines.length, CHUNK_ELEMENTS);
   tern_pool_run(tern_ceil_div(job.lines.outer * job.lines.inner, job.lines_per_chunk), job.element == 8 ? sort_chunk_64 : sort_chunk_32, &job);

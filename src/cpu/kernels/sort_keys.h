@@ -46,6 +46,55 @@ static K(record) *K(radix_sort)(K(record) *records, K(record) *other, int64_t n,
   return records;
 }
 
+static K(record) *K(sort_records)(K(record) *records, K(record) *other, int64_t n) {
+  if (n > INSERTION) return K(radix_sort)(records, other, n, n < LARGE_LINE ? SMALL_DIGIT : LARGE_DIGIT);
+  K(insertion_sort)(records, n);
+  return records;
+}
+
+static K(record) *K(sort_line)(const sort_job *job, const char *x, K(record) *records, K(record) *other) {
+  KEY keys[SELECT_BLOCK];
+  const int64_t n = job->lines.length, step = job->lines.inner * (int64_t)job->element;
+  for (int64_t at = 0; at < n; at += SELECT_BLOCK) {
+    const int64_t here = tern_min_i64(SELECT_BLOCK, n - at);
+    K(load_keys)(job, x + at * step, here, keys);
+    for (int64_t i = 0; i < here; i++) records[at + i] = (K(record)){keys[i], (uint32_t)(at + i)};
+  }
+  return K(sort_records)(records, other, n);
+}
+
+/* The first job->first records of the line, sorted. What may be among them gathers; whenever there is no more room it is sorted and cut. Later elements that equal the last
+ * one come after it, so only smaller keys are kept. */
+static K(record) *K(select_line)(const sort_job *job, const char *x, K(record) *records, K(record) *other) {
+  KEY keys[SELECT_BLOCK], last = 0;
+  const int64_t n = job->lines.length, step = job->lines.inner * (int64_t)job->element, room = job->first + SELECT_ROOM;
+  bool is_cut = false;
+  int64_t count = 0;
+  for (int64_t at = 0; at < n; at += SELECT_BLOCK) {
+    const int64_t here = tern_min_i64(SELECT_BLOCK, n - at);
+    K(load_keys)(job, x + at * step, here, keys);
+    if (is_cut) {
+      KEY any = 0;
+      for (int64_t i = 0; i < here; i++) any |= (KEY)(keys[i] < last);
+      if (!any) continue;
+    }
+    for (int64_t i = 0; i < here; i++) {
+      records[count] = (K(record)){keys[i], (uint32_t)(at + i)};
+      count += !is_cut || keys[i] < last;
+    }
+    if (count + SELECT_BLOCK <= room) continue;
+    K(record) *sorted = K(sort_records)(records, other, count);
+    if (sorted != records) {
+      other = records;
+      records = sorted;
+    }
+    count = job->first;
+    last = records[count - 1].key;
+    is_cut = true;
+  }
+  return K(sort_records)(records, other, count);
+}
+
 /* Lines of one chunk. */
 static void K(sort_chunk)(void *context, int64_t chunk, int thread) {
   const sort_job *job = context;
@@ -55,18 +104,15 @@ static void K(sort_chunk)(void *context, int64_t chunk, int thread) {
   for (int64_t line = chunk * job->lines_per_chunk; line < end; line++) {
     const int64_t first = line / l.inner * l.length * l.inner + line % l.inner;
     const char *x = job->x + (size_t)first * job->element;
-    K(load_keys)(job, x, records);
-    K(record) *sorted = records;
-    if (l.length <= INSERTION) K(insertion_sort)(records, l.length);
-    else if (l.length < LARGE_LINE) sorted = K(radix_sort)(records, other, l.length, SMALL_DIGIT);
-    else sorted = K(radix_sort)(records, other, l.length, LARGE_DIGIT);
+    const bool selects = job->first < l.length / SELECT_SHARE && job->first + SELECT_ROOM + SELECT_BLOCK <= l.length;
+    const K(record) *sorted = (selects ? K(select_line) : K(sort_line))(job, x, records, other);
     /* Values are taken from the input: a key does not tell -0 from 0, nor one NaN from another. */
     char *out = job->out + (size_t)first * job->element;
     int64_t *index = job->index + first;
-    for (int64_t i = 0; i < l.length; i++) index[i * l.inner] = sorted[i].index;
+    for (int64_t i = 0; i < job->first; i++) index[i * l.inner] = sorted[i].index;
     switch (job->element) {
 #define COPY_VALUES(TYPE)                                                                                     \
-  for (int64_t i = 0; i < l.length; i++) ((TYPE *)out)[i * l.inner] = ((const TYPE *)x)[sorted[i].index * l.inner]; \
+  for (int64_t i = 0; i < job->first; i++) ((TYPE *)out)[i * l.inner] = ((const TYPE *)x)[sorted[i].index * l.inner]; \
   break
       case 1: COPY_VALUES(uint8_t);
       case 2: COPY_VALUES(uint16_t);
