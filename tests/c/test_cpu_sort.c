@@ -49,7 +49,14 @@ static void check_first(tern_dtype dtype, int rank, const int64_t *dims, int dim
       }
     }
     FOR_EACH_ISA(table) {
-      kernel_run(table, TERN_OP_SORT, &(tern_attrs){.sort = {.dim = dim, .descending = descending, .first = wanted}}, 1, &x, 2, (tern_cpu_view[]){out, index});
+      tern_attrs attrs = {.sort = {.dim = dim, .descending = descending, .first = wanted}};
+      if (!wanted) {
+        kernel_run(table, TERN_OP_SORT, &attrs, 1, &x, 2, (tern_cpu_view[]){out, index});
+      } else { /* without the comparison of every byte */
+        const tern_op op = {.kind = TERN_OP_SORT, .n_operands = 1, .n_results = 2, .attrs = &attrs};
+        tern_pool_set_threads(descending + 1);
+        assert_null(kernel_once(&table->rows[TERN_OP_SORT], &op, &x, (tern_cpu_view[]){out, index}));
+      }
       for (int64_t i = 0; i < count && wanted; i++) /* the others are unspecified */
         if (i / inner % n >= wanted) {
           array_set(&out, i, 0);

@@ -139,6 +139,14 @@ def test_bags_check_their_numbers(index, offsets):
         F.embedding_bag(torch.tensor(index).to("tern"), torch.ones(7, 2).to("tern"), torch.tensor(offsets).to("tern")).cpu()
 
 
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_of_long_lines(largest):
+    x = torch.randperm(3 * 4000, generator=torch.Generator().manual_seed(0)).view(3, 4000)
+    for t in (x, x.float().requires_grad_(), x.t().contiguous().t(), x.float().sort().values):
+        compare(lambda t: t.topk(40, largest=largest), t, strides=False)
+    compare(lambda t: t.topk(5, dim=0, largest=largest), x.t().contiguous())
+
+
 def test_embedding_and_indexing():
     table, index = floats(7, 4), ids(7, 2, 5)
     compare(F.embedding, index, table)
