@@ -139,7 +139,7 @@ def _note(kernel: str, bound: str, share: float, best_us: float) -> str:
         return "at the limit"
     if kernel == "copy":
         return "moves data only: another layout, or a result that must be an array of its own"
-    if bound == "memory" and kernel in ("fused", "row reduction", "column reduction"):
+    if bound == "memory" and kernel.startswith("fused"):
         return "more arithmetic an element than its traffic hides (functions count as one operation), or too little data for all threads"
     return "below the limit: sizes that do not fill the kernel's blocks, or a kernel that can be better"
 

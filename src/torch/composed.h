@@ -168,12 +168,6 @@ inline at::Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset, st
 }
 
 /* PyTorch keeps a gradient that is zero everywhere without memory; a chain of recorded zeros costs none either. */
-inline at::Tensor zero_tensor(c10::SymIntArrayRef sizes, std::optional<at::ScalarType> dtype, std::optional<c10::Layout>, std::optional<c10::Device> device,
-                              std::optional<bool>) {
-  c10::Device on(kTern, device_index(device ? device->index() : (c10::DeviceIndex)-1));
-  return at::zeros(C10_AS_INTARRAYREF_SLOW(sizes), at::TensorOptions().dtype(dtype ? *dtype : c10::get_default_dtype_as_scalartype()).device(on));
-}
-
 /* ---- losses and weights ---- */
 inline at::Tensor reduced(const at::Tensor &loss, int64_t reduction) { return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss; }
 
@@ -300,7 +294,6 @@ inline void register_composed(torch::Library &m) {
   TERN_COMPOSE(histc, FLOATS, "histc", nullptr, "histc.out");
   TERN_COMPOSE(tril_indices, EVERYTHING, "tril_indices");
   TERN_COMPOSE(triu_indices, EVERYTHING, "triu_indices");
-  TERN_COMPOSE(zero_tensor, EVERYTHING, "_efficientzerotensor");
   TERN_COMPOSE(multi_margin_loss, FLOATS, "multi_margin_loss", nullptr, "multi_margin_loss.out");
   TERN_COMPOSE(multi_margin_loss_backward, FLOATS, "multi_margin_loss_backward", nullptr, "multi_margin_loss_backward.grad_input");
   TERN_COMPOSE(weight_norm, FLOATS, "_weight_norm_interface");
