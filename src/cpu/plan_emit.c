@@ -172,7 +172,7 @@ static tern_status emit_group(tern_planner *pl, int32_t step) {
     }
     TERN_TRY(add_group(pl, last->tag, g));
     g = rest;
-    ops += n_ops - 1, n_ops = 1; /* only the reduction goes on */
+    pl->tags += pl->n_tags - 1, pl->n_tags = 1; /* only the reduction goes on */
   }
   return add_group(pl, last->tag, g);
 }

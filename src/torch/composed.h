@@ -167,7 +167,6 @@ inline at::Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset, st
   return triangle([](int64_t r, int64_t c, int64_t o, at::TensorOptions options) { return at::triu_indices(r, c, o, options); }, rows, columns, offset, dtype, device);
 }
 
-/* PyTorch keeps a gradient that is zero everywhere without memory; a chain of recorded zeros costs none either. */
 /* ---- losses and weights ---- */
 inline at::Tensor reduced(const at::Tensor &loss, int64_t reduction) { return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss; }
 
