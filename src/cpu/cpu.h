@@ -45,7 +45,7 @@ typedef struct tern_kernel {
 
 /* One per instruction set. rows[kind].run is NULL where no kernel serves the operation directly (elementwise operations: interpret). */
 typedef struct tern_kernel_table {
-  const char *isa;          /* "baseline", "avx2", "avx512", "neon" */
+  const char *isa;          /* "baseline", "avx2", "avx512", "amx", "neon" */
   tern_kernel rows[TERN_OP_COUNT];
   double (*peak)(int64_t rounds);          /* runs multiply-adds in registers; returns how many floating-point operations that were */
   const struct tern_block_machine *blocks; /* the block interpreter's instructions for this instruction set (blocks.h) */
@@ -56,6 +56,8 @@ __attribute__((weak)) const tern_kernel_table *tern_kernels_baseline(void);
 __attribute__((weak)) const tern_kernel_table *tern_kernels_avx2(void);    /* AVX2, FMA, F16C, BMI */
 __attribute__((weak)) const tern_kernel_table *tern_kernels_avx512(void);  /* AVX-512 F, BW, DQ, VL, CD and the above */
 __attribute__((weak)) const tern_kernel_table *tern_kernels_neon(void);    /* AArch64 */
+__attribute__((weak)) const tern_kernel_table *tern_kernels_amx(void);     /* AMX-TILE, AMX-BF16 and the above; the process must have asked for its state */
+bool tern_cpu_has_amx(void); /* x86-64: asks the system for the state, once (select.c) */
 /* The best this CPU has, or what TERN_ISA forces (an error if the CPU lacks it). Decided once. */
 tern_status tern_kernels_select(const tern_kernel_table **out);
 

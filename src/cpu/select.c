@@ -1,4 +1,7 @@
 /* Which instruction set's kernels run: the best this CPU has, or what TERN_ISA forces. Asked once, when the device opens. */
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "cpu.h"
 
 #if defined(__x86_64__)
@@ -9,6 +12,19 @@ static bool has_avx2(void) {
 static bool has_avx512(void) {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+}
+
+/* The tiles' state is large: Linux keeps it for processes that asked (arch_prctl, ARCH_REQ_XCOMP_PERM) and otherwise ends whoever touches it. */
+static pthread_once_t amx_once = PTHREAD_ONCE_INIT;
+static bool amx_granted;
+static void ask_for_amx(void) {
+  enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+  if (has_avx512() && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16"))
+    amx_granted = syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+bool tern_cpu_has_amx(void) {
+  pthread_once(&amx_once, ask_for_amx);
+  return amx_granted;
 }
 #endif
 #if defined(__aarch64__)
@@ -23,6 +39,7 @@ static const struct {
   const tern_kernel_table *(*table)(void);
 } levels[] = {
 #if defined(__x86_64__)
+    {"amx", tern_cpu_has_amx, tern_kernels_amx},
     {"avx512", has_avx512, tern_kernels_avx512},
     {"avx2", has_avx2, tern_kernels_avx2},
 #endif
@@ -49,7 +66,7 @@ tern_status tern_kernels_select(const tern_kernel_table **out) {
       if (levels[i].supported()) table = levels[i].table();
       else if (*wanted) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s, but this CPU does not have it; unset TERN_ISA to use the best one it has", wanted);
     }
-    if (!table) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s is not known on this machine; it takes 'baseline', 'avx2' or 'avx512' (x86-64), 'neon' (AArch64), or nothing", wanted);
+    if (!table) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s is not known on this machine; it takes 'baseline', 'avx2', 'avx512' or 'amx' (x86-64), 'neon' (AArch64), or nothing", wanted);
     __atomic_store_n(&chosen, table, __ATOMIC_RELEASE);
   }
   *out = table;

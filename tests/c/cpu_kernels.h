@@ -8,12 +8,13 @@
 #include "../../src/cpu/cpu.h"
 
 /* Every table this CPU can run. */
-static inline int test_tables(const tern_kernel_table *tables[3]) {
+static inline int test_tables(const tern_kernel_table *tables[4]) {
   int n = 0;
   tables[n++] = tern_kernels_baseline();
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) tables[n++] = tern_kernels_avx2();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) tables[n++] = tern_kernels_avx512();
+  if (tern_kernels_amx && tern_cpu_has_amx()) tables[n++] = tern_kernels_amx();
 #endif
   return n;
 }

@@ -148,7 +148,7 @@ static inline tern_cpu_view array_copy(const tern_cpu_view *v) {
 
 /* The tables this CPU can run, ended by NULL. */
 static inline const tern_kernel_table *const *kernel_tables(void) {
-  static const tern_kernel_table *tables[4];
+  static const tern_kernel_table *tables[5];
   int n = 0;
   tables[n++] = tern_kernels_baseline();
 #if defined(__x86_64__)
@@ -156,6 +156,7 @@ static inline const tern_kernel_table *const *kernel_tables(void) {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) tables[n++] = tern_kernels_avx2();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     tables[n++] = tern_kernels_avx512();
+  if (tern_kernels_amx && tern_cpu_has_amx()) tables[n++] = tern_kernels_amx();
 #endif
   return tables;
 }

@@ -5,7 +5,7 @@
 
 enum { N = 1027 }; /* no multiple of any vector */
 
-static const tern_kernel_table *tables[3];
+static const tern_kernel_table *tables[4];
 static int n_tables;
 
 static int find_tables(void **state) {

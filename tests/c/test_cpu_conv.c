@@ -141,7 +141,7 @@ static void check(size_t number, tern_dtype dtype, int layout) {
   const problem *p = &problems[number];
   arrays a = make(p, dtype, layout);
   tern_attrs attrs = attributes(p);
-  const tern_kernel_table *tables[3];
+  const tern_kernel_table *tables[4];
   int n_tables = test_tables(tables);
   for (int which = 0; which < 3; which++) {
     const tern_cpu_view *like = which == 0 ? &a.y.view : which == 1 ? &a.x.view : &a.w.view;
@@ -186,7 +186,7 @@ static void other_types(void **state) {
 /* With values whose sums round. */
 static void bits_depend_on_the_shape_only(void **state) {
   (void)state;
-  const tern_kernel_table *tables[3];
+  const tern_kernel_table *tables[4];
   int n_tables = test_tables(tables);
   for (size_t i = 0; i < TERN_COUNT(problems); i++)
     for (int t = 0; t < n_tables; t++) {

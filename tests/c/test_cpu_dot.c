@@ -42,7 +42,7 @@ static void check(const tern_op *op, const test_array *lhs, const test_array *rh
   test_array expected = array_new(lhs->view.dtype, out_rank, out_dims, NULL, 1), got = array_new(lhs->view.dtype, out_rank, out_dims, NULL, 1);
   tern_cpu_view in[2] = {lhs->view, rhs->view};
   reference(op, in, &expected.view);
-  const tern_kernel_table *tables[3];
+  const tern_kernel_table *tables[4];
   int n = test_tables(tables);
   for (int i = 0; i < n; i++)
     for (int threads = 1; threads <= 3; threads += 2) {
@@ -171,7 +171,7 @@ static void bits_depend_on_the_shape_only(void **state) {
   static const tern_dtype dtypes[] = {TERN_F32, TERN_F64, TERN_BF16};
   tern_attrs attrs = batched();
   tern_op op = {.kind = TERN_OP_DOT, .n_operands = 2, .n_results = 1, .attrs = &attrs};
-  const tern_kernel_table *tables[3];
+  const tern_kernel_table *tables[4];
   int n_tables = test_tables(tables);
   for (size_t s = 0; s < TERN_COUNT(shapes); s++)
     for (size_t d = 0; d < TERN_COUNT(dtypes); d++)

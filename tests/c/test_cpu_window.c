@@ -131,7 +131,7 @@ static void check(size_t number, tern_dtype dtype, int layout, bool with_nan) {
     while (test_next(&x.view, at));
   }
   int64_t n_out = test_count(&y.view), n_in = test_count(&x.view);
-  const tern_kernel_table *tables[3];
+  const tern_kernel_table *tables[4];
   int n_tables = test_tables(tables);
   for (int mode = 0; mode < 3; mode++) {
     bool count_padding = mode == 1;

@@ -62,8 +62,8 @@ static bool listed(const int32_t *list, int n, int dim) {
   return false;
 }
 
-/* Fills the product; offset tables are put at `entries` (NULL: only measured). Returns the bytes they take. */
-static size_t describe(const tern_op *op, const tern_cpu_view *in, const tern_cpu_view *out, tern_gemm_product *g, int64_t *entries) {
+/* See dot.h. */
+size_t TERN_ISA_NAME(tern_dot_describe)(const tern_op *op, const tern_cpu_view *in, const tern_cpu_view *out, tern_gemm_product *g, int64_t *entries) {
   const tern_cpu_view *lhs = &in[0], *rhs = &in[1];
   int nb = op->attrs->dot.n_batch, nc = op->attrs->dot.n_contract;
   const int32_t *lb = op->attrs->dot.lhs_batch, *rb = op->attrs->dot.rhs_batch, *lc = op->attrs->dot.lhs_contract, *rc = op->attrs->dot.rhs_contract;
@@ -99,13 +99,13 @@ static size_t describe(const tern_op *op, const tern_cpu_view *in, const tern_cp
 
 static size_t dot_scratch(const tern_op *op, const tern_cpu_view *in, const tern_cpu_view *out) {
   tern_gemm_product g;
-  size_t offsets = describe(op, in, out, &g, NULL);
+  size_t offsets = TERN_ISA_NAME(tern_dot_describe)(op, in, out, &g, NULL);
   return offsets + (tern_dtype_is_float(out->dtype) && g.m != 1 && g.n != 1 ? TERN_ISA_NAME(tern_gemm_scratch)(&g) : 0);
 }
 
 static tern_status dot_run(const tern_op *op, const tern_cpu_view *in, const tern_cpu_view *out, tern_kernel_context *context) {
   tern_gemm_product g;
-  size_t offsets = describe(op, in, out, &g, (int64_t *)(void *)context->scratch);
+  size_t offsets = TERN_ISA_NAME(tern_dot_describe)(op, in, out, &g, (int64_t *)(void *)context->scratch);
   if (!tern_dtype_is_float(out->dtype)) return TERN_ISA_NAME(tern_dot_plain)(&g);
   if (g.m == 1 || g.n == 1) TERN_ISA_NAME(tern_dot_narrow)(&g);
   else TERN_ISA_NAME(tern_gemm_run)(&g, context->scratch + offsets);

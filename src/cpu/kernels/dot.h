@@ -3,6 +3,9 @@
 #define TERN_DOT_H
 #include "gemm.h"
 
+/* The product that an operation asks for. Where dimensions do not merge, tables of offsets are put at `entries` (NULL: they are only measured, and must not be
+ * followed). Returns the bytes that they take. */
+size_t TERN_ISA_NAME(tern_dot_describe)(const tern_op *op, const tern_cpu_view *in, const tern_cpu_view *out, tern_gemm_product *product, int64_t *entries);
 /* Products with m == 1 or n == 1 (a vector times a matrix), floating point: as fast as the matrix can be read. */
 void TERN_ISA_NAME(tern_dot_narrow)(const tern_gemm_product *product);
 /* Every other element type: plain loops in k's order; integers wrap, bool is or of ands. */
