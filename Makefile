@@ -72,7 +72,7 @@ tpu-check: build ## compile the examples and well-known models for TPUs and GPUs
 	$(BIN)/python examples/check_all.py docs/targets.md
 
 bench: build ## the benchmark table
-	$(BIN)/python bench/bench.py
+	$(BIN)/python bench/bench.py $(BENCH_FLAGS)
 
 wheel: $(VENV)/.stamp-tools ## the package to install with pip, in dist/
 	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w dist .
