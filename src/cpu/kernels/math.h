@@ -8,20 +8,19 @@
 #include <math.h>
 #include "vector.h"
 
-/* e^r - 1 - r for |r| <= ln(2)/2, as r^2 times a polynomial. */
-TERN_INLINE vf32 tern_v_exp_tail(vf32 r) {
-  vf32 q = vf32_splat(1.9914446148e-4f);
-  q = vf32_fma(q, r, vf32_splat(1.3941202755e-3f));
-  q = vf32_fma(q, r, vf32_splat(8.3332725944e-3f));
-  q = vf32_fma(q, r, vf32_splat(4.1666352351e-2f));
-  q = vf32_fma(q, r, vf32_splat(0.16666666819f));
-  q = vf32_fma(q, r, vf32_splat(0.5f));
-  return q * r * r;
+/* e^r - 1 for |r| <= ln(2)/2: r + r^2 times a polynomial, whose halves are computed side by side (Estrin), because latency is what limits it. */
+TERN_INLINE vf32 tern_v_exp_less_one(vf32 r) {
+  vf32 square = r * r;
+  vf32 low = vf32_fma(vf32_splat(0.16666666819f), r, vf32_splat(0.5f)), middle = vf32_fma(vf32_splat(8.3332725944e-3f), r, vf32_splat(4.1666352351e-2f));
+  vf32 high = vf32_fma(vf32_splat(1.9914446148e-4f), r, vf32_splat(1.3941202755e-3f));
+  vf32 q = vf32_fma(vf32_fma(high, square, middle), square, low);
+  return vf32_fma(q, square, r);
 }
 
-/* x = n ln(2) + r with |r| <= ln(2)/2 (a little more at the ends). ln(2) in two parts, the first with zeros at its end, so n times it is exact. */
+/* x = n ln(2) + r with |r| <= ln(2)/2 (a little more at the ends), for |x| < 2^20. Adding 1.5 * 2^23 leaves the nearest whole number in the lowest bits. ln(2) in
+ * two parts, the first with zeros at its end, so n times it is exact. */
 TERN_INLINE vf32 tern_v_exp_reduce(vf32 x, vf32 *n) {
-  *n = vf32_round(x * 1.44269504089f);
+  *n = vf32_fma(x, vf32_splat(1.44269504089f), vf32_splat(0x1.8p23f)) - 0x1.8p23f;
   vf32 r = vf32_fnma(*n, vf32_splat(0.693359375f), x);
   return vf32_fnma(*n, vf32_splat(-2.12194440e-4f), r);
 }
@@ -30,14 +29,14 @@ TERN_INLINE vf32 tern_v_exp_reduce(vf32 x, vf32 *n) {
 TERN_INLINE vf32 tern_v_exp(vf32 x) {
   vf32 n, bounded = vf32_min(vf32_splat(100.0f), vf32_max(vf32_splat(-110.0f), x)); /* in this order, NaN stays */
   vf32 r = tern_v_exp_reduce(bounded, &n);
-  return vf32_scale_whole(1.0f + (r + tern_v_exp_tail(r)), n);
+  return vf32_scale_whole(1.0f + tern_v_exp_less_one(r), n);
 }
 
 /* e^x - 1: 2 ulp. */
 TERN_INLINE vf32 tern_v_expm1(vf32 x) {
   vf32 n, bounded = vf32_min(vf32_max(x, vf32_splat(-25.0f)), vf32_splat(89.0f));
   vf32 r = tern_v_exp_reduce(bounded, &n);
-  vf32 small = r + tern_v_exp_tail(r); /* e^r - 1 */
+  vf32 small = tern_v_exp_less_one(r);
   /* 2^n (e^r - 1) + (2^n - 1), all halved so that n = 128 does not overflow too early. */
   vf32 half_power = vf32_scale(vf32_splat(1.0f), vf32_to_i32(n) - 1);
   vf32 y = 2.0f * vf32_fma(half_power, small, half_power - 0.5f);
@@ -91,27 +90,25 @@ TERN_INLINE vf32 tern_v_log1p(vf32 x) {
 
 /* tanh x: 5.5 ulp (3.3e-7). A quotient x P(x^2) / Q(x^2) fitted up to 9.2; beyond 9.02 the nearest f32 is 1. */
 TERN_INLINE vf32 tern_v_tanh(vf32 x) {
-  const vf32 bounded = vf32_max(vf32_min(x, vf32_splat(9.02f)), vf32_splat(-9.02f)), square = bounded * bounded; /* NaN: put back at the end */
-  vf32 p = vf32_splat(-7.9804066278e-14f);
-  p = vf32_fma(p, square, vf32_splat(5.0809680725e-11f));
-  p = vf32_fma(p, square, vf32_splat(-1.981846717e-8f));
-  p = vf32_fma(p, square, vf32_splat(1.1054569045e-5f));
-  p = vf32_fma(p, square, vf32_splat(3.0944518567e-3f));
-  p = vf32_fma(p, square, vf32_splat(0.1307551021f));
-  p = vf32_fma(p, square, vf32_splat(1.0f));
-  vf32 q = vf32_splat(2.5322863132e-4f);
-  q = vf32_fma(q, square, vf32_splat(2.445735735e-2f));
+  const vf32 bounded = vf32_max(vf32_splat(-9.02f), vf32_min(vf32_splat(9.02f), x)), square = bounded * bounded; /* in this order, NaN stays */
+  const vf32 fourth = square * square;
+  vf32 even = vf32_fma(vf32_splat(-7.9804066278e-14f), fourth, vf32_splat(-1.981846717e-8f));
+  even = vf32_fma(even, fourth, vf32_splat(3.0944518567e-3f));
+  even = vf32_fma(even, fourth, vf32_splat(1.0f));
+  vf32 odd = vf32_fma(vf32_splat(5.0809680725e-11f), fourth, vf32_splat(1.1054569045e-5f));
+  odd = vf32_fma(odd, fourth, vf32_splat(0.1307551021f));
+  const vf32 p = vf32_fma(odd, square, even);
+  vf32 q = vf32_fma(vf32_splat(2.5322863132e-4f), square, vf32_splat(2.445735735e-2f));
   q = vf32_fma(q, square, vf32_splat(0.46408835914f));
   q = vf32_fma(q, square, vf32_splat(1.0f));
   const vf32 y = bounded * (p * vf32_reciprocal(q));
-  const vf32 one = vf32_max(vf32_min(y, vf32_splat(1.0f)), vf32_splat(-1.0f));
-  return vf32_select(x != x, x, one);
+  return vf32_max(vf32_splat(-1.0f), vf32_min(vf32_splat(1.0f), y));
 }
 
 /* 1 / (1 + e^-x): 3 ulp; e^-|x| never overflows, so that tails are exact down to denormals. */
 TERN_INLINE vf32 tern_v_logistic(vf32 x) {
-  vf32 e = tern_v_exp(-vf32_abs(x));
-  return vf32_select(x < 0.0f, e, vf32_splat(1.0f)) * vf32_reciprocal(1.0f + e);
+  vf32 e = tern_v_exp((vf32)((vi32)x | INT32_MIN));
+  return vf32_select((vi32)x >> 31, e, vf32_splat(1.0f)) * vf32_reciprocal(1.0f + e);
 }
 
 /* erf x: 1.5e-7. x (1 + P(x^2)) below 1, elsewhere 1 - exp(Q(x)) with Q a fit of ln(erfc). */
@@ -135,7 +132,7 @@ TERN_INLINE vf32 tern_v_erf(vf32 x) {
   q = vf32_fma(q, size, vf32_splat(-1.1294330635f));
   q = vf32_fma(q, size, vf32_splat(1.5701989635e-4f));
   vf32 n, r = tern_v_exp_reduce(q, &n);
-  vf32 far = vf32_copysign(1.0f - vf32_scale_whole(1.0f + (r + tern_v_exp_tail(r)), n), x);
+  vf32 far = vf32_copysign(1.0f - vf32_scale_whole(1.0f + tern_v_exp_less_one(r), n), x);
   return vf32_select(x != x, x, vf32_select(vf32_abs(x) < 1.0f, near, far));
 }
 

@@ -20,7 +20,7 @@ TERN_INLINE vf32 vf32_exp(vf32 x) { return tern_v_exp(x); }
  * would pass through them. */
 TERN_INLINE vf32 vf32_exp_below(vf32 x) {
   vf32 n, r = tern_v_exp_reduce(vf32_max(vf32_splat(-87.0f), x), &n);
-  return vf32_select(x < -87.0f, vf32_splat(0.0f), vf32_scale_whole(1.0f + (r + tern_v_exp_tail(r)), n));
+  return vf32_select(x < -87.0f, vf32_splat(0.0f), vf32_scale_whole(1.0f + tern_v_exp_less_one(r), n));
 }
 TERN_INLINE vf32 vf32_log(vf32 x) { return tern_v_log(x); }
 TERN_INLINE vf32 vf32_erf(vf32 x) { return tern_v_erf(x); }
