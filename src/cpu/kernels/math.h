@@ -46,16 +46,13 @@ TERN_INLINE vf32 tern_v_expm1(vf32 x) {
 
 /* ln(1 + f) for 1/sqrt(2) <= 1 + f <= sqrt(2), plus e ln(2). */
 TERN_INLINE vf32 tern_v_log_kernel(vf32 f, vf32 e) {
+  const vf32 square = f * f;
   vf32 p = vf32_splat(6.9155449651e-2f);
-  p = vf32_fma(p, f, vf32_splat(-0.11789739853f));
-  p = vf32_fma(p, f, vf32_splat(0.11872852496f));
-  p = vf32_fma(p, f, vf32_splat(-0.12384353212f));
-  p = vf32_fma(p, f, vf32_splat(0.14218677585f));
-  p = vf32_fma(p, f, vf32_splat(-0.16669251136f));
-  p = vf32_fma(p, f, vf32_splat(0.20002225496f));
-  p = vf32_fma(p, f, vf32_splat(-0.2499998658f));
-  p = vf32_fma(p, f, vf32_splat(0.33333310461f));
-  vf32 square = f * f, low = vf32_fma(p * f, square, e * -2.12194440e-4f);
+  p = vf32_fma(p, square, vf32_fma(vf32_splat(-0.11789739853f), f, vf32_splat(0.11872852496f)));
+  p = vf32_fma(p, square, vf32_fma(vf32_splat(-0.12384353212f), f, vf32_splat(0.14218677585f)));
+  p = vf32_fma(p, square, vf32_fma(vf32_splat(-0.16669251136f), f, vf32_splat(0.20002225496f)));
+  p = vf32_fma(p, square, vf32_fma(vf32_splat(-0.2499998658f), f, vf32_splat(0.33333310461f)));
+  vf32 low = vf32_fma(p * f, square, e * -2.12194440e-4f);
   low = vf32_fma(square, vf32_splat(-0.5f), low);
   return vf32_fma(e, vf32_splat(0.693359375f), f + low);
 }
@@ -113,27 +110,19 @@ TERN_INLINE vf32 tern_v_logistic(vf32 x) {
 
 /* erf x: 1.5e-7. x (1 + P(x^2)) below 1, elsewhere 1 - exp(Q(x)) with Q a fit of ln(erfc). */
 TERN_INLINE vf32 tern_v_erf(vf32 x) {
-  vf32 square = x * x, size = vf32_min(vf32_abs(x), vf32_splat(4.0f));
-  vf32 p = vf32_splat(-9.680143112e-6f);
-  p = vf32_fma(p, square, vf32_splat(1.1270546838e-4f));
-  p = vf32_fma(p, square, vf32_splat(-8.4847117704e-4f));
-  p = vf32_fma(p, square, vf32_splat(5.2210748998e-3f));
-  p = vf32_fma(p, square, vf32_splat(-2.6865445829e-2f));
-  p = vf32_fma(p, square, vf32_splat(0.11283782747f));
-  p = vf32_fma(p, square, vf32_splat(-0.37612638484f));
-  p = vf32_fma(p, square, vf32_splat(0.12837916706f));
-  vf32 near = vf32_fma(p, x, x);
-  vf32 q = vf32_splat(-2.0433816122e-5f);
-  q = vf32_fma(q, size, vf32_splat(4.266010944e-4f));
-  q = vf32_fma(q, size, vf32_splat(-4.1318450004e-3f));
-  q = vf32_fma(q, size, vf32_splat(2.5012955427e-2f));
-  q = vf32_fma(q, size, vf32_splat(-0.10811008817f));
-  q = vf32_fma(q, size, vf32_splat(-0.63350665636f));
-  q = vf32_fma(q, size, vf32_splat(-1.1294330635f));
-  q = vf32_fma(q, size, vf32_splat(1.5701989635e-4f));
+  const vf32 square = x * x, fourth = square * square, size = vf32_min(vf32_splat(4.0f), vf32_abs(x)), size2 = size * size; /* in this order, NaN stays */
+  vf32 p = vf32_fma(vf32_splat(-9.680143112e-6f), square, vf32_splat(1.1270546838e-4f));
+  p = vf32_fma(p, fourth, vf32_fma(vf32_splat(-8.4847117704e-4f), square, vf32_splat(5.2210748998e-3f)));
+  p = vf32_fma(p, fourth, vf32_fma(vf32_splat(-2.6865445829e-2f), square, vf32_splat(0.11283782747f)));
+  p = vf32_fma(p, fourth, vf32_fma(vf32_splat(-0.37612638484f), square, vf32_splat(0.12837916706f)));
+  const vf32 near = vf32_fma(p, x, x);
+  vf32 q = vf32_fma(vf32_splat(-2.0433816122e-5f), size, vf32_splat(4.266010944e-4f));
+  q = vf32_fma(q, size2, vf32_fma(vf32_splat(-4.1318450004e-3f), size, vf32_splat(2.5012955427e-2f)));
+  q = vf32_fma(q, size2, vf32_fma(vf32_splat(-0.10811008817f), size, vf32_splat(-0.63350665636f)));
+  q = vf32_fma(q, size2, vf32_fma(vf32_splat(-1.1294330635f), size, vf32_splat(1.5701989635e-4f)));
   vf32 n, r = tern_v_exp_reduce(q, &n);
-  vf32 far = vf32_copysign(1.0f - vf32_scale_whole(1.0f + tern_v_exp_less_one(r), n), x);
-  return vf32_select(x != x, x, vf32_select(vf32_abs(x) < 1.0f, near, far));
+  const vf32 far = vf32_copysign(1.0f - vf32_scale_whole(1.0f + tern_v_exp_less_one(r), n), x);
+  return vf32_select(vf32_abs(x) < 1.0f, near, far);
 }
 
 /* sin (quarter 0) or cos (quarter 1) for |x| <= 8192: 2 ulp. pi/2 in four parts, the first three so short that n times them is exact. */
