@@ -165,9 +165,7 @@ def changing_shapes(device, wrap):
 
     def step():
         with torch.no_grad():
-            for x in inputs:
-                y = model(x)
-        return y
+            return [model(x) for x in inputs]  # all of them: a result that nobody keeps would never be computed
 
     return step
 

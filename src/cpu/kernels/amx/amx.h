@@ -6,6 +6,6 @@
 /* Whether a product is one for the matrix unit: by types and shape alone. */
 bool tern_dot_bf16_serves_amx(const tern_gemm_product *product);
 size_t tern_dot_bf16_scratch_amx(const tern_gemm_product *product); /* pointers in the product are not read */
-void tern_dot_bf16_run_amx(const tern_gemm_product *product, void *scratch);
+tern_status tern_dot_bf16_run_amx(const tern_gemm_product *product, void *scratch);
 
 #endif

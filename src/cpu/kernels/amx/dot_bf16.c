@@ -7,6 +7,7 @@
  * The order of additions is the instruction's and depends on k alone: neither on strides, nor on which side was packed, nor on threads. Denormal
  * numbers count as zero.
  * Products that are too small to pay, of other types, or with dimensions that do not merge, go to the AVX-512 kernels. Called through table.c. */
+#include <stdatomic.h>
 #include "amx.h"
 #include "../tile.h"
 
@@ -38,6 +39,7 @@ typedef struct job {
   int64_t batch;             /* the product of this run, where each takes a run of its own */
   uint16_t *panels;          /* packed strips: [strip][k tile][2][16][32] */
   uint16_t *row_panels;      /* packed rows: [block][k tile][2][16][32], or NULL: rows are read where they lie */
+  atomic_bool no_memory;     /* a chunk had none for its scratch */
 } job;
 
 static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -310,8 +312,12 @@ static size_t room_bytes(const job *j) { return (size_t)(STRIP * room_row(j)) * 
 
 static void shared_chunk(void *context, int64_t chunk, int thread) {
   (void)thread;
-  const job *j = context;
+  job *j = context;
   char *room = tern_pool_scratch(sums_bytes(j->blocks_per_chunk * j->strips_per_chunk) + room_bytes(j));
+  if (!room) {
+    atomic_store(&j->no_memory, true);
+    return;
+  }
   const int64_t groups = ceil_div(j->strips, j->strips_per_chunk);
   const int64_t block = chunk / groups * j->blocks_per_chunk, strip = chunk % groups * j->strips_per_chunk;
   multiply(j, j->batch, block, min_i64(j->row_blocks, block + j->blocks_per_chunk), strip, min_i64(j->strips, strip + j->strips_per_chunk),
@@ -321,10 +327,14 @@ static void shared_chunk(void *context, int64_t chunk, int thread) {
 /* Whole products of a batch: `blocks_per_chunk` of them, one after the other. */
 static void batch_chunk(void *context, int64_t chunk, int thread) {
   (void)thread;
-  const job *j = context;
+  job *j = context;
   int64_t batch = chunk * j->blocks_per_chunk;
   const int64_t end = min_i64(tern_batch_count(j->g), batch + j->blocks_per_chunk);
   char *room = tern_pool_scratch(sums_bytes(j->row_blocks) + 2 * room_bytes(j));
+  if (!room) {
+    atomic_store(&j->no_memory, true);
+    return;
+  }
   for (; batch < end; batch++) {
     const side columns = side_at(j->g, j->transposed, batch);
     for (int64_t s = 0; s < j->strips; s++) {
@@ -357,13 +367,17 @@ size_t tern_dot_bf16_scratch_amx(const tern_gemm_product *g) {
   return by_batches(g) ? 0 : (size_t)((j.strips + (j.strips >= REUSE ? j.row_blocks : 0)) * j.k_tiles * 2 * TILE_WORDS) * sizeof(uint16_t);
 }
 
-void tern_dot_bf16_run_amx(const tern_gemm_product *g, void *scratch) {
+static tern_status outcome(const job *j) {
+  return atomic_load(&j->no_memory) ? tern_error_new(TERN_OUT_OF_MEMORY, "dot_general: no host memory to pack an operand") : NULL;
+}
+
+tern_status tern_dot_bf16_run_amx(const tern_gemm_product *g, void *scratch) {
   job j = plan(g);
   const int64_t batches = tern_batch_count(g), work = g->m * g->n * g->k;
   if (by_batches(g)) {
     j.blocks_per_chunk = CHUNK_WORK / work > 1 ? CHUNK_WORK / work : 1;
     tern_pool_run(ceil_div(batches, j.blocks_per_chunk), batch_chunk, &j);
-    return;
+    return outcome(&j);
   }
   j.panels = scratch;
   if (j.strips >= REUSE) j.row_panels = j.panels + j.strips * j.k_tiles * 2 * TILE_WORDS;
@@ -374,4 +388,5 @@ void tern_dot_bf16_run_amx(const tern_gemm_product *g, void *scratch) {
     tern_pool_run(j.strips + (j.row_panels ? j.row_blocks : 0), pack_chunk, &j);
     tern_pool_run(ceil_div(j.row_blocks, j.blocks_per_chunk) * ceil_div(j.strips, j.strips_per_chunk), shared_chunk, &j);
   }
+  return outcome(&j);
 }

@@ -18,10 +18,7 @@ static tern_status dot_run(const tern_op *op, const tern_cpu_view *in, const ter
   tern_gemm_product g;
   if (out->dtype == TERN_BF16) {
     (void)tern_dot_describe_avx512(op, in, out, &g, NULL); /* without its tables of offsets: a product that needs them is not served here */
-    if (tern_dot_bf16_serves_amx(&g)) {
-      if (tern_batch_count(&g)) tern_dot_bf16_run_amx(&g, context->scratch);
-      return NULL;
-    }
+    if (tern_dot_bf16_serves_amx(&g)) return tern_batch_count(&g) ? tern_dot_bf16_run_amx(&g, context->scratch) : NULL;
   }
   return dot.run(op, in, out, context);
 }
