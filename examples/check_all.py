@@ -12,6 +12,12 @@ import sys
 HERE = pathlib.Path(__file__).parent
 TARGETS = ["tpu:v5e", "tpu:v6e", "tpu:7x", "cuda:h100"]
 OTHERS = ["neuron:trn2", "neuron:trn3", "neuron:inf2", "rocm:mi300x"]
+INTRODUCTION = """# Targets
+
+What `make tpu-check` says: programs compiled by the real compilers of chips that are not in the machine (libtpu, jax-cuda12-pjrt). `compiles` and memory are the compiler's; seconds
+are a roofline, so at least that, from the compiler's traffic where it counts any (TPU) and tern's elsewhere. Chips without a compiler here get the roofline alone: not compiled.
+"no answer": the compiler was not given the time on the machine that wrote this page. Compile times are that machine's.
+"""
 # (heading, arguments, further targets)
 PROGRAMS = [
     ("digits_cnn.py, a training step", ["digits_cnn.py"], []),
@@ -24,12 +30,13 @@ PROGRAMS = [
 ]
 
 
-def ask(arguments: list[str], target: str, seconds: float) -> dict:
-    command = [sys.executable, "-m", "torch_tern", "check", "--json", "--no-values", "--compile-seconds", str(seconds), "--target", target]
+def ask(arguments: list[str], targets: list[str], seconds: float) -> list[dict]:
+    command = [sys.executable, "-m", "torch_tern", "check", "--json", "--no-values", "--compile-seconds", str(seconds)]
+    command += [word for target in targets for word in ("--target", target)]
     done = subprocess.run([*command, str(HERE / arguments[0]), *arguments[1:]], capture_output=True, text=True)
     if not done.stdout.startswith("["):
-        raise SystemExit(f"{' '.join(arguments)} on {target}: {done.stderr.strip()[-2000:]}")
-    return json.loads(done.stdout)[0]
+        raise SystemExit(f"{' '.join(arguments)}: {done.stderr.strip()[-2000:]}")
+    return json.loads(done.stdout)
 
 
 def section(heading: str, rows: list[dict]) -> str:
@@ -51,16 +58,11 @@ def main() -> None:
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=1800, help="what a compiler may take for one program")
     args = parser.parse_args()
-    parts = [
-        "# Targets\n\nWhat `make tpu-check` says: programs compiled by the real compilers of chips that are not in the machine (libtpu, jax-cuda12-pjrt). `compiles` and memory are "
-        "the compiler's; seconds are a roofline, so at least that, from the compiler's traffic where it counts any (TPU) and tern's elsewhere. Chips without a compiler here "
-        "get the roofline alone: not compiled. Compile times are those of the machine that asked, and say more of it than of the target.\n"
-    ]
+    parts = [INTRODUCTION]
     for heading, arguments, further in PROGRAMS:
-        rows = []
-        for target in TARGETS + further + OTHERS:
-            rows.append(ask(arguments, target, args.seconds))
-            print(heading, target, "compiles" if rows[-1]["compiles"] else rows[-1]["message"][:100], flush=True)
+        rows = ask(arguments, TARGETS + further + OTHERS, args.seconds)
+        for row in rows:
+            print(heading, row["target"], "compiles" if row["compiles"] else row["message"][:100], flush=True)
         parts.append(section(heading, rows))
     args.page.write_text("\n".join(parts))
 

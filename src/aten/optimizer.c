@@ -1,4 +1,4 @@
-/* optimizer: PyTorch's fused optimizers, _fused_adam_, _fused_adamw_ and _fused_sgd_: lists of tensors updated in place. Each parameter is one node that reads
+/* optimizer: PyTorch's fused optimizers, _fused_adam_, _fused_adamw_, _fused_sgd_ and _fused_adagrad_: lists of tensors updated in place. Each parameter is one node that reads
  * the parameter, its gradient and its state and writes them back; the formulas and their order are those of FusedAdamKernel.cpp and FusedSGDKernel.cpp.
  *
  * Everything that changes from step to step (learning rate, step count) is a scalar or an operand, never part of a program's key. The bias corrections are
@@ -266,9 +266,73 @@ static tern_status lower_sgd(const tern_lowering *node, tern_value *results) {
   return NULL;
 }
 
+/* ---- Adagrad. attrs: decays, maximises, writes the gradient back ---- */
+
+enum { ADAGRAD_DECAYS, ADAGRAD_MAXIMIZES, ADAGRAD_WRITES_GRAD, ADAGRAD_ATTRS };
+enum { ADAGRAD_PARAM, ADAGRAD_GRAD, ADAGRAD_SUM, ADAGRAD_SCALE, ADAGRAD_FOUND, ADAGRAD_STEP, ADAGRAD_LR };     /* operands */
+enum { ADAGRAD_S_STEP, ADAGRAD_S_LR, ADAGRAD_S_LR_DECAY, ADAGRAD_S_DECAY, ADAGRAD_S_EPS };                      /* scalars */
+
+static tern_verdict draft_adagrad(const tern_call *call, tern_draft *draft, const tern_tensor **targets, const list *lists, int i) {
+  const tern_tensor *param = &lists[0].tensors[i], *scale = tern_arg_tensor(call, 9), *found = tern_arg_tensor(call, 10);
+  double decay = tern_arg_double(call, 6, 0);
+  tern_dtype wide = tern_nn_wide(param);
+  tern_draft_start(draft);
+  tern_verdict verdict = tern_nn_operands(draft, 5, (const tern_tensor *[]){param, &lists[1].tensors[i], &lists[2].tensors[i], scale, found});
+  if (verdict == TERN_RECORD) verdict = draft_number_or_tensor(draft, &(tern_argument){.tag = TERN_ARG_TENSOR, .u.tensor = lists[3].tensors[i]}, wide);
+  if (verdict == TERN_RECORD) verdict = draft_number_or_tensor(draft, &call->arguments[4], wide);
+  if (verdict != TERN_RECORD) return verdict;
+  for (int k = 5; k < 8; k++) tern_draft_double(draft, wide, tern_arg_double(call, k, 0), false);
+  tern_draft_attrs(draft, ADAGRAD_ATTRS, (int64_t[]){decay != 0, tern_arg_bool(call, 8, false), scale != NULL});
+  draft_target(draft, targets, param);
+  draft_target(draft, targets, &lists[2].tensors[i]);
+  if (scale) draft_target(draft, targets, &lists[1].tensors[i]);
+  return TERN_RECORD;
+}
+
+/* (self, grads, state_sums, state_steps, *, lr, lr_decay, weight_decay, eps, maximize, grad_scale?, found_inf?) */
+static tern_verdict call_adagrad(const tern_call *call, tern_status *status) {
+  list lists[4];
+  tern_draft draft;
+  const tern_tensor *targets[TERN_MAX_OUTPUTS];
+  if (call->n_arguments < 11) return TERN_FALL_BACK;
+  for (int i = 0; i < 4; i++) lists[i] = list_at(call, i);
+  if (!is_updatable(lists[0]) || !matches(lists[1], lists[0]) || !matches(lists[2], lists[0]) || lists[3].n != lists[0].n) return TERN_FALL_BACK;
+  for (int i = 0; i < lists[0].n; i++) {
+    tern_verdict verdict = draft_adagrad(call, &draft, targets, lists, i);
+    if (verdict != TERN_RECORD) return verdict;
+  }
+  for (int i = 0; i < lists[0].n && !*status; i++) {
+    draft_adagrad(call, &draft, targets, lists, i);
+    *status = tern_draft_record(call, &draft, call->row, targets);
+  }
+  return TERN_RECORD;
+}
+
+static tern_status lower_adagrad(const tern_lowering *node, tern_value *results) {
+  tern_program *p = node->program;
+  const int64_t *attrs = node->attrs;
+  const tern_value *s = node->scalars;
+  tern_dtype wide = tern_compute_dtype(tern_value_dtype(p, node->operands[ADAGRAD_PARAM]));
+  tern_value param = tern_convert(p, node->operands[ADAGRAD_PARAM], wide), one = tern_nn_number(p, wide, 1);
+  tern_value step = number_or_tensor(node, ADAGRAD_STEP, ADAGRAD_S_STEP, wide), lr = number_or_tensor(node, ADAGRAD_LR, ADAGRAD_S_LR, wide);
+  gradient g = read_gradient(node, ADAGRAD_GRAD, ADAGRAD_SCALE, ADAGRAD_FOUND, wide);
+  tern_value grad = attrs[ADAGRAD_MAXIMIZES] ? tern_negate(p, g.unscaled) : g.unscaled;
+  if (attrs[ADAGRAD_DECAYS]) grad = tern_add(p, grad, tern_multiply(p, param, s[ADAGRAD_S_DECAY]));
+  tern_value rate = tern_divide(p, lr, tern_add(p, one, tern_multiply(p, tern_subtract(p, step, one), s[ADAGRAD_S_LR_DECAY])));
+  tern_value sum = tern_add(p, tern_convert(p, node->operands[ADAGRAD_SUM], wide), tern_multiply(p, grad, grad));
+  param = tern_subtract(p, param, tern_divide(p, tern_multiply(p, grad, rate), tern_add(p, tern_sqrt(p, sum), s[ADAGRAD_S_EPS])));
+  int n = 0;
+  results[n++] = unless_skipped(node, &g, param, ADAGRAD_PARAM);
+  results[n++] = unless_skipped(node, &g, sum, ADAGRAD_SUM);
+  if (attrs[ADAGRAD_WRITES_GRAD]) results[n++] = unless_skipped(node, &g, g.unscaled, ADAGRAD_GRAD);
+  return NULL;
+}
+
 const tern_aten_row tern_aten_optimizer[] = {
     {.inplace = "_fused_adam_", .custom = call_adam, .lower = lower_adam},   {.inplace = "_fused_adam_.tensor_lr", .custom = call_adam, .lower = lower_adam},
     {.inplace = "_fused_adamw_", .custom = call_adamw, .lower = lower_adam}, {.inplace = "_fused_adamw_.tensor_lr", .custom = call_adamw, .lower = lower_adam},
     {.inplace = "_fused_sgd_", .custom = call_sgd, .lower = lower_sgd},      {.inplace = "_fused_sgd_.tensor_lr", .custom = call_sgd, .lower = lower_sgd},
+    {.inplace = "_fused_adagrad_", .custom = call_adagrad, .lower = lower_adagrad},
+    {.inplace = "_fused_adagrad_.tensor_lr", .custom = call_adagrad, .lower = lower_adagrad},
 };
 TERN_ATEN_FAMILY_END(optimizer)
