@@ -28,13 +28,13 @@ typedef struct tern_backend_stats {
 } tern_backend_stats;
 
 /* A kernel that ran, for profilers. */
-typedef struct tern_kernel_run {
-  const char *what;         /* "fused", "copy", or the name of an ir operation; lives for ever */
-  const uint32_t *tags;     /* of the operations in it (tern_op.tag), in program order; as long as the call */
+typedef struct tern_kernel_event {
+  const char *kernel;       /* "dot", "loop", "copy"; lives as long as the process */
+  const uint32_t *tags;     /* the operations in it (tern_op.tag), in program order; valid during the call */
   int32_t n_tags;
-  double start, end;        /* tern_now */
+  int64_t start, end;       /* nanoseconds of tern_now's clock */
   int64_t flops, bytes;     /* arithmetic operations; bytes read and written if every operand came from memory once */
-} tern_kernel_run;
+} tern_kernel_event;
 
 /* What one launch is given and gives back. */
 typedef struct tern_launch {
@@ -50,9 +50,9 @@ typedef struct tern_launch {
   /* Where it fails with TERN_INDEX_OUT_OF_RANGE: the tag of the check_index operation that failed, and the index found. */
   uint32_t failed_tag;
   int64_t failed_index;
-  /* Where set, told of each kernel after it ran, by the launching thread. A backend that runs a program as a whole never calls it. */
-  void (*kernel_ran)(void *context, const tern_kernel_run *run);
-  void *kernel_ran_context;
+  /* Where set, called after each kernel, on the thread that launches. A backend that cannot see its kernels never calls it. */
+  void (*on_kernel)(void *context, const tern_kernel_event *event);
+  void *on_kernel_context;
 } tern_launch;
 
 typedef struct tern_backend {

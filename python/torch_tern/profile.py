@@ -26,7 +26,7 @@ _SMALL_US = 5.0
 class Row:
     """All runs of one kernel: the same operators at the same line over the same sizes.
 
-    kernel: the engine's name for it ("dot_general", "fused", "copy"); operators: PyTorch's, in order; line: "file:line (function)";
+    kernel: the engine's name for it ("dot_general", "loop", "copy"); operators: PyTorch's, in order; line: "file:line (function)";
     count: runs; total_us, best_us: microseconds of all runs, and of the fastest; flops, bytes: of one run; bound: "compute", "memory" or "" where unknown;
     share: the fastest run's share of the limit, 0 to 1 (above 1: out of the caches); note: why it is not at the limit, as far as that can be said.
     """
@@ -139,7 +139,7 @@ def _note(kernel: str, bound: str, share: float, best_us: float) -> str:
         return "at the limit"
     if kernel == "copy":
         return "moves data only: another layout, or a result that must be an array of its own"
-    if bound == "memory" and kernel.startswith("fused"):
+    if bound == "memory" and kernel in ("loop", "row reduction", "column reduction"):
         return "more arithmetic an element than its traffic hides (functions count as one operation), or too little data for all threads"
     return "below the limit: sizes that do not fill the kernel's blocks, or a kernel that can be better"
 

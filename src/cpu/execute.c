@@ -82,14 +82,16 @@ static tern_status run_steps(const tern_executable *x, char *const *base, char *
 /* The same, timed: for a profiler that the launch tells, and for TERN_PRINT=plan. */
 static tern_status run_steps_watched(tern_executable *x, char *const *base, char *scratch, int64_t per_thread, tern_launch *launch) {
   for (const tern_step *s = x->steps, *end = s + x->n_steps; s < end; s++) {
-    tern_kernel_run run = {.what = tern_step_name(s), .tags = s->n_tags ? s->tags : &s->tag, .n_tags = s->n_tags ? s->n_tags : 1};
-    tern_step_cost(s, &run.flops, &run.bytes);
-    run.start = tern_now();
+    tern_kernel_event event = {.kernel = tern_step_name(s), .tags = s->n_tags ? s->tags : &s->tag, .n_tags = s->n_tags ? s->n_tags : 1};
+    tern_step_cost(s, &event.flops, &event.bytes);
+    const double start = tern_now();
     TERN_TRY(run_step(x, s, base, scratch, per_thread, launch));
-    run.end = tern_now();
+    const double finish = tern_now();
+    event.start = (int64_t)(start * 1e9);
+    event.end = (int64_t)(finish * 1e9);
     const bool in_place = s->kind == TERN_STEP_COPY && !s->copy->n_chunks; /* nothing ran */
-    if (launch->kernel_ran && !in_place) launch->kernel_ran(launch->kernel_ran_context, &run);
-    if (x->times) tern_plan_times_step(x, (int32_t)(s - x->steps), run.end - run.start);
+    if (launch->on_kernel && !in_place) launch->on_kernel(launch->on_kernel_context, &event);
+    if (x->times) tern_plan_times_step(x, (int32_t)(s - x->steps), finish - start);
   }
   if (x->times) tern_plan_times_end(x);
   return NULL;
@@ -155,7 +157,7 @@ tern_status tern_cpu_execute(tern_executable *x, tern_launch *launch) {
   launching l = {.x = x, .launch = launch, .fresh = (tern_memory **)table, .input = (tern_memory **)table + x->n_outputs,
                  .base = (char **)table + x->n_outputs + x->n_inputs};
   tern_status status = prepare(&l, x->slab + scratch);
-  if (!status) status = launch->kernel_ran || x->times ? run_steps_watched(x, l.base, l.slab + x->slab, per_thread, launch) : run_steps(x, l.base, l.slab + x->slab, per_thread, launch);
+  if (!status) status = launch->on_kernel || x->times ? run_steps_watched(x, l.base, l.slab + x->slab, per_thread, launch) : run_steps(x, l.base, l.slab + x->slab, per_thread, launch);
   tern_deallocate(x->device->allocator, l.slab);
   for (int32_t r = 0; r < x->n_outputs; r++) {
     if (status) {

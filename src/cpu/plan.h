@@ -182,6 +182,6 @@ void tern_plan_times_step(tern_executable *executable, int32_t step, double seco
 void tern_plan_times_end(tern_executable *executable);
 /* plan_cost.c: what a step costs at least: arithmetic operations, and bytes if every operand comes from memory once. */
 void tern_step_cost(const tern_step *step, int64_t *flops, int64_t *bytes);
-const char *tern_step_name(const tern_step *step); /* "fused", "copy", or the name of an ir operation: static text */
+const char *tern_step_name(const tern_step *step); /* "loop", "copy", or the name of an ir operation: static text */
 void tern_group_run(const tern_group *group, const tern_block_machine *machine, char *const *base, char *scratch, int64_t scratch_per_thread);
 #endif

@@ -86,7 +86,7 @@ void tern_step_cost(const tern_step *step, int64_t *flops, int64_t *bytes) {
 }
 
 const char *tern_step_name(const tern_step *step) {
-  static const char *const forms[] = {"fused", "fused row reduction", "fused column reduction"};
+  static const char *const forms[] = {"loop", "row reduction", "column reduction"};
   switch (step->kind) {
     case TERN_STEP_GROUP: return forms[step->group->form];
     case TERN_STEP_KERNEL: return tern_op_rows[step->kernel->op.kind].name;

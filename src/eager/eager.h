@@ -220,22 +220,6 @@ void tern_compile_log(void (*each)(void *context, const tern_compile_entry *entr
 void tern_stats_fallback(const char *operator_name, uint32_t line);
 void tern_stats_fallbacks(void (*each)(void *context, const char *operator_name, uint32_t line, int64_t count), void *context);
 
-/* ---- watching: what a profiler sees ---- */
-typedef struct tern_kernel_event {
-  int device;
-  int64_t program;           /* its number in the compile log; 0: run once, not kept */
-  double start, end;         /* tern_now */
-  int64_t flops, bytes;      /* of tern_kernel_run; 0: unknown */
-  const char *what;          /* "fused", the name of an ir operation, or "program" where the backend runs one as a whole; lives for ever */
-  int n_operations;
-  const char *const *operations; /* "aten::add.Tensor": in the order of recording; each lives for ever, the list as long as the call */
-  const uint32_t *lines;     /* where each was recorded; 0 unknown */
-} tern_kernel_event;
-typedef void (*tern_watcher)(const tern_kernel_event *event);
-/* Called for each kernel that runs from now on, by whatever thread runs it, and without the GIL; NULL: no more. One at a time, process-wide. A call may still be on
- * its way when this returns. */
-void tern_watch(tern_watcher watcher);
-
 /* ---- random numbers: Philox streams. Each device has one; a program's generators are others, owned by whoever made them ---- */
 typedef struct tern_stream {
   int64_t seed, offset; /* offset: the next counter. Read and written by the functions below only: they take a lock */

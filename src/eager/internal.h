@@ -205,18 +205,17 @@ tern_status tern_wait(tern_device *device, tern_version *version);
 tern_status tern_wait_position(tern_device *device, uint64_t position);
 void tern_failure_release(tern_failure *failure);
 
-/* ---- watch.c ---- */
-extern _Atomic(tern_watcher) tern_watching;
-/* What a launch tells: recording and device are those of its job. */
-typedef struct tern_watch_launch {
-  const tern_device *device;
-  const tern_recording *recording;
+/* ---- profile.c ---- */
+extern atomic_bool tern_profiling;
+typedef struct tern_profile_launch {
+  const struct tern_recording *recording;
+  int device;
   int64_t program;
-  tern_watcher watcher;
-  bool told;
-} tern_watch_launch;
-void tern_watch_kernel(void *watch_launch, const tern_kernel_run *run); /* a tern_launch's kernel_ran */
-void tern_watch_program(tern_watch_launch *w, double start, double end); /* where the backend told nothing */
+  int64_t n_kernels; /* reported so far */
+} tern_profile_launch;
+void tern_profile_kernel(void *launch, const tern_kernel_event *event); /* a tern_launch's on_kernel */
+/* The launch is over: one event for all of it where the backend reported no kernels. */
+void tern_profile_program(tern_profile_launch *launch, int64_t start, int64_t end);
 
 /* ---- position.c ---- */
 /* The device has done the recordings up to `position`. The queue's lock is held. */

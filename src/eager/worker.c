@@ -163,11 +163,12 @@ static tern_status launch(tern_device *device, tern_job *job, const tern_cached_
   }
   tern_launch l = {.inputs = a.inputs, .donated = a.donated, .scalars = job->recording->scalars, .outputs = a.outputs};
   if (!status) {
-    tern_watch_launch watch = {.device = device, .recording = job->recording, .program = program->number, .watcher = atomic_load_explicit(&tern_watching, memory_order_relaxed)};
-    double start = 0;
-    if (TERN_UNLIKELY(watch.watcher != NULL)) l.kernel_ran = tern_watch_kernel, l.kernel_ran_context = &watch, start = tern_now();
+    tern_profile_launch profile = {.recording = job->recording, .device = device->ordinal, .program = program->number};
+    const bool profiled = TERN_UNLIKELY(atomic_load_explicit(&tern_profiling, memory_order_relaxed));
+    if (profiled) l.on_kernel = tern_profile_kernel, l.on_kernel_context = &profile;
+    const double start = profiled ? tern_now() : 0;
     status = device->backend->execute(program->executable, &l);
-    if (TERN_UNLIKELY(watch.watcher != NULL)) tern_watch_program(&watch, start, tern_now());
+    if (profiled && !status) tern_profile_program(&profile, (int64_t)(start * 1e9), (int64_t)(tern_now() * 1e9));
     for (uint32_t i = 0; i < program->n_parameters; i++) {
       tern_version *v = job->inputs[program->parameter_locals[i]];
       bool gone = !status && a.donated[i];

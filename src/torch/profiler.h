@@ -1,46 +1,23 @@
 /* profiler: torch.profiler's way to the device: each kernel that ran, with the operators fused in it and the user's line, for its tables and the Chrome trace.
  *
  * PyTorch hands our factory to Kineto (PrivateUse1ProfilerRegistry), which opens a session for each profile that includes ProfilerActivity.PrivateUse1. A session
- * watches the devices (tern_watch) and afterwards turns what it saw into Kineto's activities. Lines are resolved then, by a thread that may hold the GIL. */
+ * has src/eager note each kernel (profile.h, as `tern profile` does: one profile at a time in a process) and afterwards turns the notes into Kineto's activities. */
 #ifndef TERN_TORCH_PROFILER_H
 #define TERN_TORCH_PROFILER_H
 #define USE_KINETO
 #include <libkineto.h>
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 #include "bridge.h"
+extern "C" {
+#include "../eager/profile.h"
+}
 
 namespace tern {
 
 struct KernelSeen {
-  int device;
-  double start, end;
-  const char *what;
-  std::vector<const char *> operations;
-  std::vector<uint32_t> lines;
+  tern_profile_event event;
+  std::string operators;
 };
-
-/* What the session that is open has seen. */
-struct KernelsSeen {
-  std::mutex lock;
-  std::vector<KernelSeen> list;
-};
-inline KernelsSeen kernels_seen;
-
-/* C calls this from the thread that ran the kernel. */
-inline void see_kernel(const tern_kernel_event *event) noexcept {
-  try {
-    KernelSeen seen{event->device, event->start, event->end, event->what, {event->operations, event->operations + event->n_operations}, {event->lines, event->lines + event->n_operations}};
-    std::lock_guard<std::mutex> guard(kernels_seen.lock);
-    kernels_seen.list.push_back(std::move(seen));
-  } catch (const std::bad_alloc &) { /* a profile without this kernel, rather than a program without memory */
-  }
-}
-
-/* "aten::add.Tensor" -> "add" */
-inline std::string short_name(const char *operation) {
-  const char *colon = strrchr(operation, ':'), *start = colon ? colon + 1 : operation, *dot = strchr(start, '.');
-  return dot ? std::string(start, dot) : std::string(start);
-}
 
 /* "/home/me/train.py:12 (step)" -> "train.py:12" */
 inline std::string short_line(const std::string &line) {
@@ -50,10 +27,10 @@ inline std::string short_line(const std::string &line) {
 }
 
 class ProfilerSession final : public libkineto::IActivityProfilerSession {
-  /* Kineto's times are nanoseconds of the system clock; the devices' are seconds of the monotonic one. */
-  static int64_t wall(double seconds) {
+  /* Kineto's times are nanoseconds of the system clock; the devices' are of the monotonic one. */
+  static int64_t wall(int64_t nanoseconds) {
     static const int64_t offset = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count() - (int64_t)(tern_now() * 1e9);
-    return (int64_t)(seconds * 1e9) + offset;
+    return nanoseconds + offset;
   }
   std::vector<KernelSeen> kernels;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer;
@@ -61,17 +38,14 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
  public:
   void start() override {
     status_ = libkineto::TraceStatus::RECORDING;
-    std::lock_guard<std::mutex> guard(kernels_seen.lock);
-    kernels_seen.list.clear();
-    tern_watch(see_kernel);
+    tern_profile_start();
   }
   /* What the profiled lines recorded and nobody has read yet belongs to the profile. */
   void stop() override {
     wait([] { return tern_error_free(tern_synchronize_all()), tern_status(nullptr); }); /* an error is for whoever reads */
-    tern_watch(nullptr);
-    std::lock_guard<std::mutex> guard(kernels_seen.lock);
-    kernels.swap(kernels_seen.list);
-    kernels_seen.list.clear();
+    tern_profile_stop();
+    kernels.clear();
+    tern_profile_each([](void *list, const tern_profile_event *event) { ((std::vector<KernelSeen> *)list)->push_back({*event, event->operators}); }, &kernels);
     status_ = libkineto::TraceStatus::PROCESSING;
   }
   std::vector<std::string> errors() override { return {}; }
@@ -79,25 +53,19 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
   void processTrace(libkineto::ActivityLogger &logger) override {
     buffer = std::make_unique<libkineto::CpuTraceBuffer>();
     buffer->gpuOpCount = (int)kernels.size();
-    buffer->span = libkineto::TraceSpan(kernels.empty() ? 0 : wall(kernels.front().start), kernels.empty() ? 0 : wall(kernels.back().end), "tern");
+    buffer->span = libkineto::TraceSpan(kernels.empty() ? 0 : wall(kernels.front().event.start), kernels.empty() ? 0 : wall(kernels.back().event.end), "tern");
     int32_t number = 0;
     for (const KernelSeen &kernel : kernels) {
-      constexpr size_t most = 5;
-      std::string name, all, lines, last;
-      for (size_t i = 0; i < kernel.operations.size(); i++) {
-        std::string operation = short_name(kernel.operations[i]), line = line_text(kernel.lines[i]);
-        if (i < most) name += (i ? ", " : "") + operation;
-        all += (i ? ", " : "") + std::string(kernel.operations[i]);
-        if (!line.empty() && line != last) lines += (lines.empty() ? "" : "; ") + line, last = line;
-      }
-      if (kernel.operations.size() > most) name += c10::str(", +", kernel.operations.size() - most);
-      name = c10::str("tern::", kernel.what, "(", name, ")", last.empty() ? "" : " " + short_line(last));
+      std::string line = line_text(kernel.event.line);
+      std::string name = c10::str("tern::", kernel.event.kernel, "(", kernel.operators, ")", line.empty() ? "" : " " + short_line(line));
       buffer->emplace_activity(buffer->span, libkineto::ActivityType::CONCURRENT_KERNEL, name);
       libkineto::GenericTraceActivity &activity = *buffer->activities.back();
-      activity.startTime = wall(kernel.start), activity.endTime = wall(kernel.end);
-      activity.id = ++number, activity.device = kernel.device;
-      activity.addMetadataQuoted("operators", all);
-      activity.addMetadataQuoted("lines", lines);
+      activity.startTime = wall(kernel.event.start), activity.endTime = wall(kernel.event.end);
+      activity.id = ++number, activity.device = kernel.event.device;
+      activity.addMetadataQuoted("operators", kernel.operators);
+      activity.addMetadataQuoted("line", line);
+      activity.addMetadataQuoted("flops", std::to_string(kernel.event.flops)); /* as text: Kineto keeps the formatting of numbers to itself */
+      activity.addMetadataQuoted("bytes", std::to_string(kernel.event.bytes));
       activity.log(logger);
     }
   }

@@ -22,13 +22,12 @@ def test_fused_operators_are_one_kernel_with_their_names_and_line(tmp_path):
         y = (x * 2).relu() + 1
         assert y.sum().item() > 0
     rows = kernels(profiler, tmp_path)
-    fused = next(row for row in rows if "aten::relu" in row["args"]["operators"])
-    assert "aten::mul" in fused["args"]["operators"] and "aten::add" in fused["args"]["operators"]
-    assert "test_profiler.py" in fused["args"]["lines"] and "test_profiler.py" in fused["name"]
-    assert fused["dur"] > 0 and fused["name"].startswith("tern::fused row reduction(mul, relu, add")
+    fused = next(row for row in rows if "relu" in row["args"]["operators"])
+    assert int(fused["args"]["bytes"]) > 0 and "test_profiler.py" in fused["args"]["line"] and "test_profiler.py" in fused["name"]
+    assert fused["dur"] > 0 and fused["name"].startswith("tern::row reduction(mul relu add")
     (table_row,) = [event for event in profiler.key_averages() if event.key == fused["name"]]
     assert table_row.device_time_total > 0 and table_row.count == 1
-    assert fused["name"].split("(")[0] in profiler.key_averages().table(sort_by="self_device_time_total", max_name_column_width=120)
+    assert fused["name"] in profiler.key_averages().table(sort_by="self_device_time_total", max_name_column_width=120)
 
 
 def test_equal_kernels_of_many_steps_are_one_row(tmp_path):
@@ -52,7 +51,7 @@ def test_kernels_lie_inside_the_profiled_time(tmp_path):
     profiler.export_chrome_trace(str(tmp_path / "trace.json"))
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     block = next(event for event in events if event.get("name") == "my block" and event["ph"] == "X" and event["cat"] == "user_annotation")
-    product = next(event for event in events if event.get("cat") == "kernel" and "aten::mm" in event["args"]["operators"])
+    product = next(event for event in events if event.get("cat") == "kernel" and "mm" in event["args"]["operators"])
     slack = 1000  # microseconds: two clocks
     assert block["ts"] - slack <= product["ts"] and product["ts"] + product["dur"] <= block["ts"] + block["dur"] + slack
 
