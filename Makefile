@@ -11,7 +11,7 @@ CTEST = $(BIN)/ctest --output-on-failure
 CONFIGURE = $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja
 ROOT := $(CURDIR)
 
-.PHONY: help build hello demo test test-c test-python test-full test-asan test-tsan test-arm tpu-check bench wheel clean
+.PHONY: help build hello demo test test-c test-python test-full test-asan test-tsan test-arm tpu-check bench operators wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 14
@@ -51,7 +51,11 @@ test-python: build
 
 test: test-c test-python ## the C tests and the Python tests
 
-test-full: test test-asan test-tsan ## everything
+operators: build ## docs/operators.md: every operator of PyTorch's op_db, each dtype, native or not (half an hour)
+	-$(BIN)/python tests/python/opinfo_sweep.py --jobs $(JOBS) --json $(BUILD)/operators.json --markdown docs/operators.md
+
+test-full: export TERN_OPINFO = full
+test-full: test test-asan test-tsan ## everything, op_db in every dtype
 
 test-asan: $(VENV)/.stamp-tools ## the C tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(CONFIGURE) -B build-asan -DTERN_BUILD_TORCH=OFF -DTERN_BUILD_TESTS=ON -DTERN_SANITIZE=address

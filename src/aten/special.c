@@ -102,7 +102,7 @@ static tern_value erfinv_of(tern_program *p, tern_dtype dtype, tern_value y) {
 static tern_value digamma_of(tern_program *p, tern_dtype dtype, tern_value x) {
   static const double series[] = {8.33333333333333333333e-2, -2.10927960927960927961e-2, 7.57575757575757575758e-3, -4.16666666666666666667e-3,
                                   3.96825396825396825397e-3, -8.33333333333333333333e-3, 8.33333333333333333333e-2};
-  tern_value negative = is_below(p, dtype, x, 0), whole = tern_floor(p, x), one = NUMBER(1);
+  tern_value negative = is_below(p, dtype, x, 0), whole = tern_ceil(p, x), one = NUMBER(1); /* looked at below 0 only: towards zero */
   tern_value y = tern_select(p, negative, tern_subtract(p, one, x), x), sum = NUMBER(0);
   for (int step = 0; step < 10; step++) {
     tern_value low = is_below(p, dtype, y, 10);

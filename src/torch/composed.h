@@ -167,7 +167,7 @@ inline at::Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset, st
   return triangle([](int64_t r, int64_t c, int64_t o, at::TensorOptions options) { return at::triu_indices(r, c, o, options); }, rows, columns, offset, dtype, device);
 }
 
-/* ---- losses and weights ---- */
+/* ---- losses ---- */
 inline at::Tensor reduced(const at::Tensor &loss, int64_t reduction) { return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss; }
 
 /* What each class adds to each row's loss, before the power: max(0, margin - x[target] + x), 0 at the target. */
@@ -191,16 +191,6 @@ inline at::Tensor multi_margin_loss_backward(const at::Tensor &grad, const at::T
   slope = slope / (double)(x.size(1) * (reduction == at::Reduction::Mean ? x.size(0) : 1));
   slope = at::where(at::eq(at::arange(x.size(1), t.options()), t), -slope.sum(1, true), slope);
   return (slope * (reduction == at::Reduction::None ? grad.reshape({-1, 1}) : grad)).reshape(self.sizes());
-}
-
-inline at::Tensor norm_but(const at::Tensor &v, int64_t dim) { return at::sqrt(sum_but(v * v, dim)); }
-inline Pair weight_norm(const at::Tensor &v, const at::Tensor &g, int64_t dim) {
-  at::Tensor norms = norm_but(v.to(at::toOpMathType(v.scalar_type())), dim);
-  return {(v * (g / norms)).to(v.scalar_type()), norms.to(v.scalar_type() == at::kBFloat16 ? at::kFloat : g.scalar_type())};
-}
-inline Pair weight_norm_backward(const at::Tensor &grad, const at::Tensor &v, const at::Tensor &g, const at::Tensor &norms, int64_t dim) {
-  at::Tensor along = sum_but(grad * v, dim);
-  return {g / norms * (grad - v * (along / (norms * norms))), along / norms};
 }
 
 /* ---- registration ---- */
@@ -295,8 +285,6 @@ inline void register_composed(torch::Library &m) {
   TERN_COMPOSE(triu_indices, EVERYTHING, "triu_indices");
   TERN_COMPOSE(multi_margin_loss, FLOATS, "multi_margin_loss", nullptr, "multi_margin_loss.out");
   TERN_COMPOSE(multi_margin_loss_backward, FLOATS, "multi_margin_loss_backward", nullptr, "multi_margin_loss_backward.grad_input");
-  TERN_COMPOSE(weight_norm, FLOATS, "_weight_norm_interface");
-  TERN_COMPOSE(weight_norm_backward, FLOATS, "_weight_norm_interface_backward");
   TERN_COMPOSE(pixel_shuffle, REALS, "pixel_shuffle");
   TERN_COMPOSE(pixel_unshuffle, REALS, "pixel_unshuffle");
   TERN_COMPOSE(channel_shuffle, REALS, "channel_shuffle");

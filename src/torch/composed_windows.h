@@ -10,14 +10,6 @@
 
 namespace tern {
 
-/* The sum over every dimension but one (all of them where dim is -1), with sizes 1. */
-inline at::Tensor sum_but(const at::Tensor &v, int64_t dim) {
-  c10::DimVector others;
-  for (int64_t d = 0; d < v.dim(); d++)
-    if (d != dim) others.push_back(d);
-  return others.empty() ? v : at::sum(v, others, true);
-}
-
 inline at::Tensor indices(const std::vector<int64_t> &values, const at::Tensor &like) { return at::tensor(values, at::kLong).to(like.device()); }
 
 /* Selection along a dimension, and its adjoint: what was selected several times is added up. */
