@@ -52,7 +52,7 @@ static tern_status run(const char *spec, float out[8]) {
   tern_status status = trace->download(device, output, out, 32);
   tern_backend_stats stats;
   trace->stats(device, &stats);
-  assert_int_equal(stats.bytes_in_use, (6 + 12 + 8) * 4);
+  assert_int_equal(stats.memory.bytes.current, (6 + 12 + 8) * 4);
   trace->release(device, inputs[0]);
   trace->release(device, inputs[1]);
   trace->release(device, output);
