@@ -4,6 +4,7 @@ from typing import Any
 import torch
 from lightning.pytorch.accelerators import Accelerator, AcceleratorRegistry
 from lightning.pytorch.strategies import SingleDeviceStrategy, StrategyRegistry
+from torch_tern.errors import coded
 
 
 class TernAccelerator(Accelerator):
@@ -11,7 +12,7 @@ class TernAccelerator(Accelerator):
 
     def setup_device(self, device: torch.device) -> None:
         if device.type != "tern":
-            raise ValueError(f"Device should be tern, got {device} instead.")
+            raise ValueError(coded("TERN-ARGUMENT", f"Device should be tern, got {device} instead."))
         torch.tern.set_device(device)
 
     def teardown(self) -> None:

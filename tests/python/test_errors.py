@@ -3,7 +3,6 @@ import ast
 import json
 import os
 import pathlib
-import pickle
 import subprocess
 import sys
 import textwrap
@@ -89,6 +88,11 @@ def a_read_behind_a_bad_index():
     (lost * 2).sum().item()
 
 
+def a_storage_that_is_not_terns():
+    storage = torch._C._construct_storage_from_data_pointer(1 << 20, torch.device("tern:0"), 16)
+    torch.empty(0, device="tern").set_(storage).cpu()
+
+
 KINDS = {
     "index": (IndexError, "TERN-INDEX", lambda: on_tern(1.0, 2.0, 3.0)[on_tern(7)].cpu()),
     "embedding": (IndexError, "TERN-INDEX", a_read_behind_a_bad_index),
@@ -96,7 +100,7 @@ KINDS = {
     "device": (RuntimeError, "TERN-NO-DEVICE", lambda: torch.empty(2, device="tern:9")),
     "mode": (ValueError, "TERN-SETTING", lambda: torch.tern.set_mode("quick")),
     "fallback": (NotImplementedError, "TERN-FALLBACK", lambda: torch.linalg.lu_factor(torch.eye(3, device="tern"))),
-    "pickle": (RuntimeError, "TERN-STORAGE", lambda: pickle.loads(pickle.dumps(on_tern(1.0).untyped_storage()))),
+    "address": (RuntimeError, "TERN-STORAGE", a_storage_that_is_not_terns),
     "argument": (RuntimeError, "TERN-ARGUMENT", lambda: torch.Generator("tern").set_state(torch.zeros(3, dtype=torch.uint8))),
     "shape": (RuntimeError, None, lambda: torch.ones(2, 3, device="tern") @ torch.ones(2, 3, device="tern")),
     "type": (TypeError, None, lambda: torch.ones(2, device="tern").numpy()),

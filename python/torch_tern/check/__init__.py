@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 from torch_tern.check import evaluate, report, targets
+from torch_tern.errors import coded
 
 DEFAULT_TARGETS = ["tpu:v5e", "tpu:v6e", "tpu:7x", "cuda:h100"]
 _SHAPES = {2: {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"},
@@ -47,14 +48,14 @@ def capture(arguments: list[str], folder: pathlib.Path, steps: int, seconds: flo
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-        raise RuntimeError(f"the script did not end within {seconds:g} s and could not be interrupted (--seconds)") from None
+        raise RuntimeError(coded("TERN-TIMEOUT", f"the script did not end within {seconds:g} s and could not be interrupted (--seconds)")) from None
     except BaseException:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
         raise
     if not (folder / "capture.json").exists():
         how = f"was ended by {signal.strsignal(-code)}" if code < 0 else f"ended with exit status {code}"
-        raise RuntimeError(f"the script {how} before its programs could be written down")
+        raise RuntimeError(coded("TERN-ARGUMENT", f"the script {how} before its programs could be written down"))
     return json.loads((folder / "capture.json").read_text())
 
 
@@ -63,7 +64,7 @@ def _sweep(options: list[str]) -> list[tuple[str, list[str]]]:
     for option in options:
         name, equals, values = option.partition("=")
         if not equals or not values:
-            raise ValueError(f"--sweep {option}: it is NAME=value,value,...")
+            raise ValueError(coded("TERN-ARGUMENT", f"--sweep {option}: it is NAME=value,value,..."))
         swept.append((name, values.split(",")))
     return swept
 
@@ -73,7 +74,7 @@ def _with_chips(target: targets.Target, chips: int) -> targets.Target:
     if chips > 1:
         shape = str(chips) if not target.chip.topology else _SHAPES[target.chip.shape.count("x") + 1].get(chips)
         if shape is None:
-            raise ValueError(f"--sweep chips={chips}: a slice of {name} has one of {', '.join(map(str, _SHAPES[target.chip.shape.count('x') + 1]))} chips")
+            raise ValueError(coded("TERN-ARGUMENT", f"--sweep chips={chips}: a slice of {name} has one of {', '.join(map(str, _SHAPES[target.chip.shape.count('x') + 1]))} chips"))
         name += f":{shape}"
     return targets.parse(name)
 
@@ -86,10 +87,10 @@ def evaluate_all(options: argparse.Namespace) -> tuple[list[dict], dict]:
     chips = next((values for name, values in sweeps if name == "chips"), None)
     others = [(name, values) for name, values in sweeps if name != "chips"]
     if len(others) > 1:
-        raise ValueError("--sweep: one name besides chips at a time")
+        raise ValueError(coded("TERN-ARGUMENT", "--sweep: one name besides chips at a time"))
     name, values = others[0] if others else ("", [""])
     if name and not any(f"{{{name}}}" in argument for argument in options.script):
-        raise ValueError(f"--sweep {name}=...: write {{{name}}} where its value belongs among the script's arguments, as in: train.py --batch-size {{{name}}}")
+        raise ValueError(coded("TERN-ARGUMENT", f"--sweep {name}=...: write {{{name}}} where its value belongs among the script's arguments, as in: train.py --batch-size {{{name}}}"))
     if chips:
         wanted = [_with_chips(target, int(n)) for target in wanted for n in chips]
     rows, last = [], {}
@@ -132,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
                     print(f"{row['target']:<16} {row['name']:<24} {row['memory_gb']:>5} GB  {row['bf16_tflops']:>6} TFLOP/s  {row['package']:<16} {state}")
             return 0
         if not options.script:
-            raise ValueError("tern check: which script? As in: tern check --target tpu:v5e train.py --batch-size 8")
+            raise ValueError(coded("TERN-ARGUMENT", "tern check: which script? As in: tern check --target tpu:v5e train.py --batch-size 8"))
         rows, last = evaluate_all(options)
     except (ValueError, RuntimeError) as error:
         print(error, file=sys.stderr)

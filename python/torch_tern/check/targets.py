@@ -6,6 +6,7 @@ import pathlib
 import tomllib
 
 from torch_tern import plugins
+from torch_tern.errors import coded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,12 +95,12 @@ def parse(text: str) -> Target:
     parts = text.split(":")
     chip = known.get(":".join(parts[:2]))
     if chip is None or len(parts) > 3:
-        raise ValueError(f"no target {text!r}: it is one of {', '.join(known)}, with a slice behind it where there are several chips (tpu:v5e:2x2, cuda:h100:8)")
+        raise ValueError(coded("TERN-ARGUMENT", f"no target {text!r}: it is one of {', '.join(known)}, with a slice behind it where there are several chips (tpu:v5e:2x2, cuda:h100:8)"))
     shape = parts[2] if len(parts) == 3 else ""
     try:
         count = math.prod(int(n) for n in shape.split("x")) if shape else 1
     except ValueError:
-        raise ValueError(f"target {text!r}: the slice is numbers with x between, as in tpu:v5e:2x2") from None
+        raise ValueError(coded("TERN-ARGUMENT", f"target {text!r}: the slice is numbers with x between, as in tpu:v5e:2x2")) from None
     plugin, missing = _compiler(chip)
     return Target(text, chip, shape, count, plugin, missing)
 
