@@ -60,6 +60,43 @@ static void test_erf(void **state) {
   free(out);
 }
 
+/* Relative where the value is large, absolute near lgamma's zeros; erfc's tail keeps its digits. */
+static void check_function(tern_value (*build)(tern_program *, tern_value), double (*exact)(double), double low, double high, double bound, double bound_f32) {
+  enum { N = 4001 };
+  double x[N], worst[2] = {0, 0}, *wide;
+  float single[N], *narrow;
+  for (int i = 0; i < N; i++) x[i] = low + (high - low) * (i + 0.37) / N, single[i] = (float)x[i];
+  int64_t n = N;
+  tern_program *p = begin();
+  tern_result(p, build(p, tern_parameter(p, TERN_F64, 1, &n)), -1);
+  run(p, (const void *[]){x}, NULL, (void **)&wide);
+  p = begin();
+  tern_result(p, build(p, tern_parameter(p, TERN_F32, 1, &n)), -1);
+  run(p, (const void *[]){single}, NULL, (void **)&narrow);
+  for (int i = 0; i < N; i++) {
+    double want = exact(x[i]), want_f32 = exact((double)single[i]), scale = low > 0 ? fabs(want) : fmax(1, fabs(want));
+    worst[0] = fmax(worst[0], fabs(wide[i] - want) / scale);
+    worst[1] = fmax(worst[1], fabs((double)narrow[i] - want_f32) / (low > 0 ? fabs(want_f32) : fmax(1, fabs(want_f32))));
+  }
+  print_message("[%g, %g]: largest error %.2g in f64, %.2g in f32\n", low, high, worst[0], worst[1]);
+  assert_true(worst[0] < bound);
+  assert_true(worst[1] < bound_f32);
+  free(wide);
+  free(narrow);
+}
+
+static void test_erfc(void **state) {
+  (void)state;
+  check_function(tern_erfc, erfc, -6, 1, 1e-15, 3e-7);
+  check_function(tern_erfc, erfc, 0.5, 9, 1e-14, 3e-6);
+}
+
+static void test_lgamma(void **state) {
+  (void)state;
+  check_function(tern_lgamma, lgamma, -20, 4, 1e-12, 5e-5);
+  check_function(tern_lgamma, lgamma, 4, 1e4, 1e-13, 2e-6);
+}
+
 static void test_philox(void **state) {
   (void)state;
   static const uint64_t seeds[] = {0, 1, 0x123456789ABCDEF0ull, ~0ull}, offsets[] = {0, 7, 0xFFFFFFFEull, 0x1FFFFFFFFull};
@@ -246,6 +283,8 @@ static void test_decomposing_keeps_what_is_around(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_erf),
+      cmocka_unit_test(test_erfc),
+      cmocka_unit_test(test_lgamma),
       cmocka_unit_test(test_philox),
       cmocka_unit_test(test_softmax_values),
       cmocka_unit_test(test_half_types_round_once),
