@@ -24,6 +24,11 @@ tern_status tern_record_sized(const tern_call *call, tern_draft *draft, const te
   int last = call->n_arguments - 1;
   tern_tensor target;
   if (call->form != TERN_OUT) return tern_draft_record(call, draft, row, NULL);
+  const tern_tensor *given = tern_arg_tensor(call, last);
+  tern_output as_given = {.view.rank = given->rank};
+  memcpy(as_given.view.sizes, given->sizes, (size_t)given->rank * sizeof *given->sizes);
+  memcpy(as_given.view.strides, given->strides, (size_t)given->rank * sizeof *given->strides);
+  TERN_TRY(tern_layout_check_target(&as_given)); /* refused as it is, before it is resized */
   TERN_TRY(call->host->resize_argument(call->shim, last, wanted->rank, wanted->sizes, &target));
   TERN_TRY(tern_draft_record(call, draft, row, (const tern_tensor *[]){&target}));
   call->host->return_argument(call->shim, last);
