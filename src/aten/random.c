@@ -401,6 +401,7 @@ static tern_verdict infer_multinomial(const tern_call *call, tern_draft *draft) 
   int64_t n = tern_arg_int(call, 1, 0), sizes[2];
   if (!x || x->rank < 1 || x->rank > 2 || !tern_out_is(call, 0, TERN_I64)) return TERN_REJECT;
   int64_t classes = x->sizes[x->rank - 1];
+  if (classes > 1 << 24) return TERN_REJECT; /* PyTorch's limit */
   if (!tern_nn_is_float(x) || n < 1 || n > classes || (tern_arg_bool(call, 2, false) && n > 1)) return TERN_FALL_BACK;
   sizes[0] = x->sizes[0];
   sizes[x->rank - 1] = n;

@@ -126,6 +126,7 @@ inline at::Tensor isin(const at::Tensor &elements, const at::Tensor &tests, bool
 inline at::Tensor isin_number(const at::Tensor &elements, const at::Scalar &test, bool, bool invert) { return invert ? at::ne(elements, test) : at::eq(elements, test); }
 
 inline at::Tensor masked_scatter(const at::Tensor &self, const at::Tensor &mask, const at::Tensor &source) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_scatter_ only supports boolean masks, but got mask with dtype ", mask.scalar_type());
   at::Tensor wide = mask.expand(self.sizes()), order = at::cumsum(wide.reshape(-1), 0) - 1;
   at::Tensor place = at::where(wide.reshape(-1), order, at::zeros({}, order.options()));
   return at::where(wide, at::index_select(source.reshape(-1), 0, place).reshape(self.sizes()), self);
