@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 _MARK = "tern doctor trial: "
+_OTHERS = 10  # seconds for a plug-in that is not the selected one: one without its chip often waits for ever
 _STATES = {"ok": "green", "note": "cyan", "missing": "yellow", "broken": "bold red"}
 
 
@@ -67,7 +68,7 @@ def examine(timeout: float = 60) -> list[dict[str, str]]:
     found = plugins.discover()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         chosen = pool.submit(_try_device, device or "cpu", True, timeout)
-        others = {plugin: pool.submit(_try_device, plugin.path, False, timeout) for plugin in found if plugin.path and plugin.name != device}
+        others = {plugin: pool.submit(_try_device, plugin.path, False, min(timeout, _OTHERS)) for plugin in found if plugin.path and plugin.name != device}
         _device_rows(row, chosen.result())
         for plugin in found:
             what = f"{plugin.name}{_version(plugin.package)}"
