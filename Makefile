@@ -46,7 +46,11 @@ test-c: build
 	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target tern_tests
 	$(CTEST) --test-dir $(BUILD)
 
-test-python: build
+$(VENV)/.stamp-tests: requirements-test.txt $(VENV)/.stamp-tools
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(PIP_FLAGS) -r requirements-dev.txt -r requirements-test.txt
+	@touch $@
+
+test-python: build $(VENV)/.stamp-tests
 	$(BIN)/python -m pytest tests/python
 
 test: test-c test-python ## the C tests and the Python tests
