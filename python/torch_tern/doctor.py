@@ -19,11 +19,12 @@ _STATES = {"ok": "green", "note": "cyan", "missing": "yellow", "broken": "bold r
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the rows as a JSON list of objects with group, what, state and message")
+    parser.add_argument("--quick", action="store_true", help="open the selected device only, not every plug-in that is found")
     parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="time limit for each device that is tried (default 60)")
 
 
 def run(options: argparse.Namespace) -> int:
-    rows = examine(options.timeout)
+    rows = examine(options.timeout, not options.quick)
     if options.json:
         print(json.dumps(rows, indent=2))
     else:
@@ -31,8 +32,8 @@ def run(options: argparse.Namespace) -> int:
     return 1 if any(row["state"] == "broken" for row in rows) else 0
 
 
-def examine(timeout: float = 60) -> list[dict[str, str]]:
-    """Every row of the table. `timeout`: seconds for each device that is tried."""
+def examine(timeout: float = 60, open_all: bool = True) -> list[dict[str, str]]:
+    """Every row of the table. `timeout`: seconds for each device that is tried; `open_all`: also the plug-ins that are not selected."""
     rows: list[dict[str, str]] = []
 
     def row(group: str, what: str, state: str, message: str) -> None:
@@ -68,7 +69,7 @@ def examine(timeout: float = 60) -> list[dict[str, str]]:
     found = plugins.discover()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         chosen = pool.submit(_try_device, device or "cpu", True, timeout)
-        others = {plugin: pool.submit(_try_device, plugin.path, False, min(timeout, _OTHERS)) for plugin in found if plugin.path and plugin.name != device}
+        others = {plugin: pool.submit(_try_device, plugin.path, False, min(timeout, _OTHERS)) for plugin in found if open_all and plugin.path and plugin.name != device}
         _device_rows(row, chosen.result())
         for plugin in found:
             what = f"{plugin.name}{_version(plugin.package)}"
@@ -76,6 +77,8 @@ def examine(timeout: float = 60) -> list[dict[str, str]]:
                 row("plug-ins", what, "missing", plugin.missing)
             elif plugin.name == device:
                 row("plug-ins", what, "ok", f"{plugin.path} (by {plugin.source}): selected")
+            elif plugin not in others:
+                row("plug-ins", what, "ok", f"{plugin.path} (by {plugin.source}); not opened")
             else:
                 trial = others[plugin].result()
                 state, said = ("note", f"does not open here: {trial['error']}") if trial.get("error") else ("ok", f"opens: {trial['devices'][0]['name']}")

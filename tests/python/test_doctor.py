@@ -17,7 +17,7 @@ def tern(*arguments, folder=ROOT, **environment):
 
 
 def doctor(*arguments, **options):
-    done = tern("doctor", "--json", *arguments, **options)
+    done = tern("doctor", "--json", "--quick", *arguments, **options)
     return done.returncode, {(row["group"], row["what"].split(" ")[0]): row for row in json.loads(done.stdout)}
 
 
@@ -52,7 +52,7 @@ def test_doctor_tells_selection_device_and_plugins(tmp_path):
 def test_doctor_survives_a_broken_plugin(device, code, tmp_path):
     if device.endswith(".so") and not (PLUGINS / device).exists():
         pytest.skip("the broken plug-ins are built with the C tests")
-    status, rows = doctor("--timeout", "12", folder=tmp_path, TERN_DEVICE=str(PLUGINS / device) if device.endswith(".so") else device)
+    status, rows = doctor("--timeout", "4", folder=tmp_path, TERN_DEVICE=str(PLUGINS / device) if device.endswith(".so") else device)
     assert status == 1
     assert rows["device", "open"]["state"] == "broken" and code in rows["device", "open"]["message"]
 
