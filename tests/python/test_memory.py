@@ -1,4 +1,5 @@
 """Memory figures, who holds what, the history and its snapshot, and torch.tern.stats()."""
+import gc
 import inspect
 import pickle
 
@@ -11,6 +12,7 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def _nothing_left_over():
+    gc.collect()  # an earlier test's tensors in a reference cycle would be freed in the midst of this one
     torch.tern.synchronize()
     yield
     torch.tern.memory.record_memory_history(None)
