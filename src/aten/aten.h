@@ -56,8 +56,8 @@ typedef struct tern_host {
   void (*return_argument)(void *call, int index);
   /* The call's next returned value is an undefined tensor. */
   void (*return_undefined)(void *call);
-  /* Resizes an out= argument as PyTorch does (warning where it must), and gives its new description. */
-  tern_status (*resize_argument)(void *call, int index, int rank, const int64_t *sizes, tern_tensor *out);
+  /* Resizes an out= argument as PyTorch does (warning where it must) to sizes in a dense layout, and gives its new description. */
+  tern_status (*resize_argument)(void *call, int index, int rank, const int64_t *sizes, const int64_t *strides, tern_tensor *out);
   /* The call's next returned value is an integer (attention's max_q and max_k). NULL where the host has no such results. */
   void (*return_int)(void *call, int64_t value);
   /* Reads the first `bytes` of a buffer, finishing what they depend on. NULL: the host has nothing to let go of meanwhile, and tern_buffer_read will do. */

@@ -141,7 +141,9 @@ static tern_verdict write_to_targets(const tern_call *call, tern_draft *draft, t
       describe_target(&outputs[i], target, wanted->computed); /* refused as it is, before it is resized */
       *status = tern_layout_check_target(&outputs[i]);
       if (*status) return TERN_RECORD;
-      *status = call->host->resize_argument(call->shim, first + i, wanted->rank, wanted->sizes, &resized);
+      int64_t strides[TERN_MAX_TENSOR_RANK];
+      tern_layout_strides(draft, wanted, strides);
+      *status = call->host->resize_argument(call->shim, first + i, wanted->rank, wanted->sizes, strides, &resized);
       if (*status) return TERN_RECORD;
       target = &resized;
     }

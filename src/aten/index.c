@@ -5,6 +5,7 @@
  * one-dimensional. bool accumulates nowhere; f16 and bf16 accumulate in f32. */
 #include <math.h>
 #include "index.h"
+#include "layout.h"
 
 /* ---- reading along a dimension ---- */
 
@@ -209,7 +210,7 @@ static tern_verdict infer_index_fill(const tern_call *call, tern_draft *draft) {
   const tern_tensor *x = tern_arg_tensor(call, 0), *index = tern_arg_tensor(call, 2), *value = tern_arg_tensor(call, 3);
   int dim;
   if (!x || !index || call->n_arguments < 4 || !tern_wrap_dim(tern_arg_int(call, 1, 0), x->rank, &dim) || !is_index_vector(index)) return TERN_REJECT;
-  if (!tern_nn_is_index(index) || (x->count == 0 && index->count > 0)) return TERN_FALL_BACK;
+  if (!tern_nn_is_index(index) || (x->count == 0 && index->count > 0) || tern_layout_writes_repeats(call, x)) return TERN_FALL_BACK;
   tern_draft_attrs(draft, 3, (int64_t[]){dim, TERN_SET, true});
   tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes);
   bool on_device = value && value->device >= 0;

@@ -5,6 +5,7 @@
  * see aten/src/ATen/native/TensorAdvancedIndexing.cpp). Masks, but for x[mask] = number, are made
  * into index tensors first (nonzero.c). */
 #include "index.h"
+#include "layout.h"
 
 typedef struct plan {
   int k;                          /* index tensors */
@@ -65,6 +66,28 @@ static tern_verdict make_plan(const tern_call *call, tern_draft *draft, const te
   return indexed == 0 && count > 0 ? TERN_FALL_BACK : TERN_RECORD;
 }
 
+/* TensorIterator's strides over the base as the result walks it (stride 0 along the index's dimensions) and the index tensors (of size 1 along what follows them). */
+static void set_result_strides(const tern_draft *draft, const tern_tensor *x, const plan *l, tern_draft_output *result) {
+  tern_draft walked = *draft;
+  tern_draft_output like = *result;
+  tern_geometry *base = &walked.operands[0].view;
+  int first = l->adjacent ? l->dims[0] : 0, d = 0;
+  base->rank = l->rank;
+  memcpy(base->sizes, l->sizes, (size_t)l->rank * sizeof *l->sizes);
+  for (int r = 0, i = 0; r < l->rank; r++) {
+    bool is_index = r >= first && r < first + l->index_rank;
+    for (; !is_index && i < l->k && l->dims[i] == d; i++) d++;
+    base->strides[r] = is_index ? 0 : x->strides[d++];
+  }
+  for (int i = 1; i <= l->k; i++) {
+    tern_geometry *index = &walked.operands[i].view;
+    for (int r = first + l->index_rank; r < l->rank; r++) index->sizes[index->rank] = 1, index->strides[index->rank++] = 0;
+  }
+  like.layout = TERN_LIKE_OPERANDS;
+  result->layout = TERN_GIVEN;
+  tern_layout_strides(&walked, &like, result->strides);
+}
+
 tern_verdict tern_index_infer(const tern_call *call, tern_draft *draft) {
   const tern_tensor *x = tern_arg_tensor(call, 0);
   plan l;
@@ -74,7 +97,7 @@ tern_verdict tern_index_infer(const tern_call *call, tern_draft *draft) {
   verdict = make_plan(call, draft, x, &l);
   if (verdict != TERN_RECORD) return verdict;
   draft_plan(draft, &l);
-  tern_draft_result(draft, (tern_dtype)x->dtype, l.rank, l.sizes);
+  set_result_strides(draft, x, &l, tern_draft_result(draft, (tern_dtype)x->dtype, l.rank, l.sizes));
   return TERN_RECORD;
 }
 
@@ -107,7 +130,7 @@ tern_verdict tern_index_put_infer(const tern_call *call, tern_draft *draft) {
   int first = 0;
   if (!x || !values || call->n_arguments < 3) return TERN_REJECT;
   bool accumulate = tern_arg_bool(call, 3, false), on_device = values->device >= 0;
-  if (values->dtype != x->dtype || (accumulate && (x->dtype == TERN_BOOL || x->dtype >= TERN_C64))) return TERN_FALL_BACK;
+  if (values->dtype != x->dtype || (accumulate && (x->dtype == TERN_BOOL || x->dtype >= TERN_C64)) || tern_layout_writes_repeats(call, x)) return TERN_FALL_BACK;
   tern_verdict verdict = tern_draft_tensor(draft, x);
   if (verdict != TERN_RECORD) return verdict;
   const tern_tensor *mask = values->count == 1 && !accumulate ? mask_of(call, x, &first) : NULL;

@@ -204,13 +204,20 @@ void tern_layout_strides_like(const tern_tensor *tensor, int64_t *strides) {
 
 /* ---- overlapping memory ---- */
 
+bool tern_layout_repeats(int rank, const int64_t *sizes, const int64_t *strides) {
+  bool repeats = false;
+  for (int d = 0; d < rank; d++) {
+    if (TERN_UNLIKELY(sizes[d] == 0)) return false;
+    repeats |= strides[d] == 0 && sizes[d] > 1;
+  }
+  return repeats;
+}
+
 tern_status tern_layout_check_target(const tern_output *target) {
-  const tern_geometry *g = &target->view;
-  for (int d = 0; d < g->rank; d++)
-    if (TERN_UNLIKELY(g->strides[d] == 0 && g->sizes[d] > 1))
-      return tern_error_new(TERN_INVALID_ARGUMENT,
-                            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-                            "Please clone() the tensor before performing the operation.");
+  if (TERN_UNLIKELY(tern_layout_repeats(target->view.rank, target->view.sizes, target->view.strides)))
+    return tern_error_new(TERN_INVALID_ARGUMENT,
+                          "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                          "Please clone() the tensor before performing the operation.");
   return NULL;
 }
 

@@ -29,7 +29,9 @@ tern_status tern_record_sized(const tern_call *call, tern_draft *draft, const te
   memcpy(as_given.view.sizes, given->sizes, (size_t)given->rank * sizeof *given->sizes);
   memcpy(as_given.view.strides, given->strides, (size_t)given->rank * sizeof *given->strides);
   TERN_TRY(tern_layout_check_target(&as_given)); /* refused as it is, before it is resized */
-  TERN_TRY(call->host->resize_argument(call->shim, last, wanted->rank, wanted->sizes, &target));
+  int64_t strides[TERN_MAX_TENSOR_RANK];
+  tern_layout_strides(draft, wanted, strides);
+  TERN_TRY(call->host->resize_argument(call->shim, last, wanted->rank, wanted->sizes, strides, &target));
   TERN_TRY(tern_draft_record(call, draft, row, (const tern_tensor *[]){&target}));
   call->host->return_argument(call->shim, last);
   return NULL;
@@ -125,7 +127,7 @@ static tern_verdict call_nonzero(const tern_call *call, tern_status *status) {
   tern_draft_output *result = tern_draft_result(&draft, TERN_I64, 2, sizes);
   result->layout = TERN_GIVEN;
   result->strides[0] = 1;
-  result->strides[1] = sizes[0] > 0 ? sizes[0] : 1;
+  result->strides[1] = sizes[0];
   *status = tern_record_sized(call, &draft, internal("coordinates"));
   tern_scratch_drop(&places);
   return TERN_RECORD;

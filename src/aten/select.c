@@ -1,5 +1,6 @@
 /* select: elementwise operators of three operands: clamp, where, masked_fill, lerp, addcmul, addcdiv. */
 #include "pointwise.h"
+#include "layout.h"
 #include <math.h>
 
 /* ---- addcmul, addcdiv: self + value * a * b, self + value * a / b, from left to right ---- */
@@ -130,6 +131,7 @@ static tern_verdict infer_masked_fill(const tern_call *call, tern_draft *draft) 
   int64_t sizes[TERN_MAX_TENSOR_RANK];
   if (!x || !mask || x->device < 0 || mask->device < 0) return TERN_REJECT;
   if (x->rank > TERN_MAX_TENSOR_RANK || mask->rank > TERN_MAX_TENSOR_RANK || x->dtype >= TERN_C64 || mask->dtype != TERN_BOOL) return TERN_FALL_BACK;
+  if (tern_layout_writes_repeats(call, x)) return TERN_FALL_BACK;
   int rank = x->rank;
   for (int d = 0; d < rank; d++) sizes[d] = x->sizes[d];
   if (!tern_broadcast_shape(&rank, sizes, mask->rank, mask->sizes)) return TERN_REJECT;

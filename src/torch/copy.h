@@ -118,6 +118,7 @@ inline at::Tensor &copy_(at::Tensor &self, const at::Tensor &from, bool) {
   if (self.is_meta()) return self;
   TORCH_CHECK_NOT_IMPLEMENTED(!from.is_meta(), "Cannot copy out of meta tensor; no data!");
   at::assert_no_internal_overlap(self);
+  at::assert_no_partial_overlap(self, from);
   if (!self.numel()) return self;
 
   /* copy_ is called with lazy conjugation and negation still on. */

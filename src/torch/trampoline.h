@@ -104,11 +104,13 @@ inline void host_return_int(void *shim, int64_t value) {
   call.integers.emplace_back((int)call.results.size(), value);
 }
 
-inline tern_status host_resize_argument(void *shim, int index, int rank, const int64_t *sizes, tern_tensor *out) {
+inline tern_status host_resize_argument(void *shim, int index, int rank, const int64_t *sizes, const int64_t *strides, tern_tensor *out) {
   Call &call = *(Call *)shim;
   return guarded(call.kept, [&]() -> tern_status {
-    at::native::resize_output(*call.targets[index], c10::IntArrayRef(sizes, (size_t)rank));
-    if (!describe(*call.targets[index], out)) return tern_error_new(TERN_UNSUPPORTED, "the out= tensor has a form that tern does not have");
+    const at::Tensor &target = *call.targets[index];
+    c10::IntArrayRef size_list(sizes, (size_t)rank);
+    if (at::native::resize_output(target, size_list)) target.unsafeGetTensorImpl()->set_sizes_and_strides(size_list, c10::IntArrayRef(strides, (size_t)rank));
+    if (!describe(target, out)) return tern_error_new(TERN_UNSUPPORTED, "the out= tensor has a form that tern does not have");
     return nullptr;
   });
 }

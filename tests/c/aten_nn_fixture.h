@@ -24,8 +24,8 @@ static tern_status new_result(void *call, int device, tern_dtype dtype, int rank
 }
 static void return_argument(void *call, int index) { (void)call, (void)index; }
 static void return_undefined(void *call) { ((host_log *)call)->undefined++; }
-static tern_status resize_argument(void *call, int index, int rank, const int64_t *sizes, tern_tensor *out) {
-  (void)call, (void)index, (void)rank, (void)sizes, (void)out;
+static tern_status resize_argument(void *call, int index, int rank, const int64_t *sizes, const int64_t *strides, tern_tensor *out) {
+  (void)call, (void)index, (void)rank, (void)sizes, (void)strides, (void)out;
   return tern_error_new(TERN_UNSUPPORTED, "this host resizes nothing");
 }
 static const tern_host host = {

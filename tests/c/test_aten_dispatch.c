@@ -29,13 +29,14 @@ static void return_argument(void *call, int index) {
   log->returned_index = index;
 }
 static void return_undefined(void *call) { ((host_log *)call)->undefined++; }
-static tern_status resize_argument(void *call, int index, int rank, const int64_t *sizes, tern_tensor *out) {
+static tern_status resize_argument(void *call, int index, int rank, const int64_t *sizes, const int64_t *strides, tern_tensor *out) {
   host_log *log = call;
   tensor *t = &log->made[log->results++];
   (void)index;
   *t = empty_on(the_device(), TERN_F32, rank, sizes);
+  if (rank) memcpy(t->view.strides, strides, (size_t)rank * sizeof *strides);
   memcpy(log->sizes, sizes, (size_t)rank * sizeof *sizes);
-  memcpy(log->strides, t->view.strides, (size_t)rank * sizeof *sizes);
+  memcpy(log->strides, strides, (size_t)rank * sizeof *strides);
   *out =
       (tern_tensor){.buffer = t->buffer, .sizes = log->sizes, .strides = log->strides, .count = tern_geometry_count(&t->view), .rank = rank, .dtype = TERN_F32};
   log->resized++;

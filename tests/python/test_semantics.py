@@ -356,3 +356,48 @@ def test_storages_are_given_back():
     del x, y
     torch.tern.synchronize()
     assert torch.tern.stats()["live_buffers"] <= before
+
+
+def test_a_copy_onto_its_own_neighbours_is_refused():
+    for device in ("cpu", "tern"):
+        x = torch.arange(4.0, device=device)
+        with pytest.raises(RuntimeError, match="some elements of the input tensor"):
+            x[1:].copy_(x[:-1])
+        x[:].copy_(x)
+        x[2:].copy_(x[:2])
+        assert x.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.fallback
+@pytest.mark.filterwarnings("ignore:Use of")
+def test_fills_write_through_expanded_tensors_as_on_the_cpu():
+    results = []
+    for device in ("cpu", "tern"):
+        x = torch.zeros(3, device=device)
+        wide, one = x.expand(2, 3), torch.tensor([1], device=device)
+        wide.index_fill_(1, one, 5.0)
+        wide.masked_fill_(torch.tensor([[True, False, False], [False, False, False]], device=device), 7.0)
+        wide.index_put_((one, one + 1), torch.tensor(9.0, device=device))
+        results.append(x.tolist())
+    assert results[0] == results[1] == [7, 5, 9]
+
+
+@pytest.mark.parametrize(
+    "pick", (lambda t, i, j: t[:, i], lambda t, i, j: t[:, j], lambda t, i, j: t[j, :, j], lambda t, i, j: t[:, :, i], lambda t, i, j: t[j[:1], :, j]), ids=range(5)
+)
+def test_strides_of_advanced_indexing(pick):
+    strides = []
+    for device in ("cpu", "tern"):
+        t = torch.arange(24.0).to(device).reshape(2, 3, 4).permute(2, 0, 1)
+        strides.append(pick(t, torch.tensor([0, 0, 0], device=device), torch.zeros(2, 3, dtype=torch.int64, device=device).T).stride())
+    assert strides[0] == strides[1]
+
+
+def test_resized_out_tensors_keep_their_operands_order_of_dimensions():
+    for make in (torch.exp, lambda t, out: torch.add(t, 1, out=out), lambda t, out: torch.cumsum(t, 0, out=out), lambda t, out: torch.sum(t, 0, out=out)):
+        strides = []
+        for device in ("cpu", "tern"):
+            t = torch.arange(24.0).to(device).reshape(2, 3, 4).permute(2, 0, 1)
+            strides.append(make(t, out=torch.empty(0, device=device)).stride())
+        assert strides[0] == strides[1]
+    assert torch.zeros(2, 3, device="tern").nonzero().stride() == torch.zeros(2, 3).nonzero().stride()
