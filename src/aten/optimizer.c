@@ -64,6 +64,25 @@ static double known_number(const tern_argument *argument) {
   return is_double ? d : (double)i;
 }
 
+/* ---- recording ---- */
+
+typedef tern_verdict (*drafter)(const tern_call *call, tern_draft *draft, const tern_tensor **targets, const list *lists, int i);
+
+/* A node per parameter; every parameter is checked before the first is touched. */
+static tern_verdict record_each(const tern_call *call, tern_status *status, const list *lists, drafter draft_one) {
+  tern_draft draft;
+  const tern_tensor *targets[TERN_MAX_OUTPUTS];
+  for (int i = 0; i < lists[0].n; i++) {
+    tern_verdict verdict = draft_one(call, &draft, targets, lists, i);
+    if (verdict != TERN_RECORD) return verdict;
+  }
+  for (int i = 0; i < lists[0].n && !*status; i++) {
+    draft_one(call, &draft, targets, lists, i);
+    *status = tern_draft_record(call, &draft, call->row, targets);
+  }
+  return TERN_RECORD;
+}
+
 /* ---- what Adam and SGD share ---- */
 
 /* The unscaled gradient and the condition under which nothing happens (TERN_NO_VALUE: never). */
@@ -100,7 +119,7 @@ enum { PARAM, GRAD, EXP_AVG, EXP_AVG_SQ, MAX_EXP_AVG_SQ, GRAD_SCALE, FOUND_INF, 
 enum { S_STEP, S_LR, S_BETA1, S_REST1, S_BETA2, S_REST2, S_LOG1, S_LOG2, S_DECAY, S_EPS, S_KEEP }; /* scalars */
 enum { A_LR = 6, A_BETA1, A_BETA2, A_DECAY, A_EPS, A_AMSGRAD, A_MAXIMIZE, A_SCALE, A_FOUND };      /* arguments */
 
-static tern_verdict draft_adam(const tern_call *call, tern_draft *draft, const tern_tensor **targets, const list *lists, int i, bool decoupled) {
+static tern_verdict draft_any_adam(const tern_call *call, tern_draft *draft, const tern_tensor **targets, const list *lists, int i, bool decoupled) {
   const tern_tensor *param = &lists[0].tensors[i], *max = lists[4].n ? &lists[4].tensors[i] : NULL, *step = &lists[5].tensors[i];
   const tern_tensor *scale = tern_arg_tensor(call, A_SCALE), *found = tern_arg_tensor(call, A_FOUND);
   double beta1 = tern_arg_double(call, A_BETA1, 0), beta2 = tern_arg_double(call, A_BETA2, 0), decay = tern_arg_double(call, A_DECAY, 0);
@@ -124,12 +143,16 @@ static tern_verdict draft_adam(const tern_call *call, tern_draft *draft, const t
   return TERN_RECORD;
 }
 
-/* (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale?, found_inf?): every
- * parameter is checked before the first is touched. */
-static tern_verdict call_any_adam(const tern_call *call, tern_status *status, bool decoupled) {
+static tern_verdict draft_adam(const tern_call *call, tern_draft *draft, const tern_tensor **targets, const list *lists, int i) {
+  return draft_any_adam(call, draft, targets, lists, i, false);
+}
+static tern_verdict draft_adamw(const tern_call *call, tern_draft *draft, const tern_tensor **targets, const list *lists, int i) {
+  return draft_any_adam(call, draft, targets, lists, i, true);
+}
+
+/* (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, *, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale?, found_inf?) */
+static tern_verdict call_any_adam(const tern_call *call, tern_status *status, drafter draft) {
   list lists[6];
-  tern_draft draft;
-  const tern_tensor *targets[TERN_MAX_OUTPUTS];
   if (call->n_arguments < A_FOUND + 1) return TERN_FALL_BACK;
   for (int i = 0; i < 6; i++) lists[i] = list_at(call, i);
   if (!is_updatable(lists[0]) || lists[5].n != lists[0].n ||
@@ -137,19 +160,11 @@ static tern_verdict call_any_adam(const tern_call *call, tern_status *status, bo
     return TERN_FALL_BACK;
   for (int i = 1; i < 4; i++)
     if (!matches(lists[i], lists[0])) return TERN_FALL_BACK;
-  for (int i = 0; i < lists[0].n; i++) {
-    tern_verdict verdict = draft_adam(call, &draft, targets, lists, i, decoupled);
-    if (verdict != TERN_RECORD) return verdict;
-  }
-  for (int i = 0; i < lists[0].n && !*status; i++) {
-    draft_adam(call, &draft, targets, lists, i, decoupled);
-    *status = tern_draft_record(call, &draft, call->row, targets);
-  }
-  return TERN_RECORD;
+  return record_each(call, status, lists, draft);
 }
 
-static tern_verdict call_adam(const tern_call *call, tern_status *status) { return call_any_adam(call, status, false); }
-static tern_verdict call_adamw(const tern_call *call, tern_status *status) { return call_any_adam(call, status, true); }
+static tern_verdict call_adam(const tern_call *call, tern_status *status) { return call_any_adam(call, status, draft_adam); }
+static tern_verdict call_adamw(const tern_call *call, tern_status *status) { return call_any_adam(call, status, draft_adamw); }
 
 /* 1 - beta^step */
 static tern_value bias_correction(tern_program *p, tern_value log_beta, tern_value step) {
@@ -224,21 +239,11 @@ static tern_verdict draft_sgd(const tern_call *call, tern_draft *draft, const te
 /* (self, grads, momentum_buffer_list, *, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale?, found_inf?) */
 static tern_verdict call_sgd(const tern_call *call, tern_status *status) {
   list lists[3];
-  tern_draft draft;
-  const tern_tensor *targets[TERN_MAX_OUTPUTS];
   if (call->n_arguments < 12) return TERN_FALL_BACK;
   for (int i = 0; i < 3; i++) lists[i] = list_at(call, i);
   if (!is_updatable(lists[0]) || !matches(lists[1], lists[0])) return TERN_FALL_BACK;
   if (tern_arg_double(call, 4, 0) != 0 ? !matches(lists[2], lists[0]) : false) return TERN_FALL_BACK;
-  for (int i = 0; i < lists[0].n; i++) {
-    tern_verdict verdict = draft_sgd(call, &draft, targets, lists, i);
-    if (verdict != TERN_RECORD) return verdict;
-  }
-  for (int i = 0; i < lists[0].n && !*status; i++) {
-    draft_sgd(call, &draft, targets, lists, i);
-    *status = tern_draft_record(call, &draft, call->row, targets);
-  }
-  return TERN_RECORD;
+  return record_each(call, status, lists, draft_sgd);
 }
 
 static tern_status lower_sgd(const tern_lowering *node, tern_value *results) {
@@ -292,20 +297,10 @@ static tern_verdict draft_adagrad(const tern_call *call, tern_draft *draft, cons
 /* (self, grads, state_sums, state_steps, *, lr, lr_decay, weight_decay, eps, maximize, grad_scale?, found_inf?) */
 static tern_verdict call_adagrad(const tern_call *call, tern_status *status) {
   list lists[4];
-  tern_draft draft;
-  const tern_tensor *targets[TERN_MAX_OUTPUTS];
   if (call->n_arguments < 11) return TERN_FALL_BACK;
   for (int i = 0; i < 4; i++) lists[i] = list_at(call, i);
   if (!is_updatable(lists[0]) || !matches(lists[1], lists[0]) || !matches(lists[2], lists[0]) || lists[3].n != lists[0].n) return TERN_FALL_BACK;
-  for (int i = 0; i < lists[0].n; i++) {
-    tern_verdict verdict = draft_adagrad(call, &draft, targets, lists, i);
-    if (verdict != TERN_RECORD) return verdict;
-  }
-  for (int i = 0; i < lists[0].n && !*status; i++) {
-    draft_adagrad(call, &draft, targets, lists, i);
-    *status = tern_draft_record(call, &draft, call->row, targets);
-  }
-  return TERN_RECORD;
+  return record_each(call, status, lists, draft_adagrad);
 }
 
 static tern_status lower_adagrad(const tern_lowering *node, tern_value *results) {

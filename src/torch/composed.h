@@ -125,33 +125,11 @@ inline at::Tensor isin(const at::Tensor &elements, const at::Tensor &tests, bool
 }
 inline at::Tensor isin_number(const at::Tensor &elements, const at::Scalar &test, bool, bool invert) { return invert ? at::ne(elements, test) : at::eq(elements, test); }
 
-inline at::Tensor masked_scatter(const at::Tensor &self, const at::Tensor &mask, const at::Tensor &source) {
-  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_scatter_ only supports boolean masks, but got mask with dtype ", mask.scalar_type());
-  at::Tensor wide = mask.expand(self.sizes()), order = at::cumsum(wide.reshape(-1), 0) - 1;
-  at::Tensor place = at::where(wide.reshape(-1), order, at::zeros({}, order.options()));
-  return at::where(wide, at::index_select(source.reshape(-1), 0, place).reshape(self.sizes()), self);
-}
-
 inline at::Tensor index_reduce(const at::Tensor &self, int64_t dim, const at::Tensor &index, const at::Tensor &source, std::string_view reduce, bool include_self) {
   if (!index.numel() || !self.dim()) return !index.numel() ? self.clone() : at::scatter_reduce(self, 0, index.reshape({}), source.reshape({}), reduce, include_self);
   std::vector<int64_t> shape(source.sizes().size(), 1);
   shape[(size_t)at::maybe_wrap_dim(dim, self.dim())] = index.numel();
   return at::scatter_reduce(self, dim, index.to(at::kLong).reshape(shape).expand(source.sizes()), source, reduce, include_self);
-}
-
-inline at::Tensor histc(const at::Tensor &self, int64_t bins, const at::Scalar &low, const at::Scalar &high) {
-  double from = low.toDouble(), to = high.toDouble();
-  if (from == to && self.numel()) {
-    from = self.min().to(at::kDouble).item<double>(), to = self.max().to(at::kDouble).item<double>();
-    if (from == to) from -= 1, to += 1;
-  } else if (from == to) {
-    to = from + 1;
-  }
-  TORCH_CHECK(std::isfinite(from) && std::isfinite(to), "range of [", from, ", ", to, "] is not finite");
-  TORCH_CHECK(from < to, "max must be larger than min");
-  at::Tensor x = self.reshape(-1), inside = at::logical_and(at::ge(x, from), at::le(x, to));
-  at::Tensor place = ((at::where(inside, x, at::full({}, from, x.options())) - from) * (double)bins / (to - from)).to(at::kLong).clamp_max(bins - 1);
-  return at::zeros({bins}, self.options()).index_add(0, place, inside.to(self.scalar_type()));
 }
 
 inline at::Tensor triangle(at::Tensor (*make)(int64_t, int64_t, int64_t, at::TensorOptions), int64_t rows, int64_t columns, int64_t offset,
@@ -248,13 +226,8 @@ template <class F>
 void compose(torch::Library &library, F function, Serves serves, const char *functional, const char *inplace = nullptr, const char *out = nullptr) {
   const std::pair<const char *, tern_form> forms[] = {{functional, TERN_FUNCTIONAL}, {inplace, TERN_INPLACE}, {out, TERN_OUT}};
   for (auto [name, form] : forms) {
-    if (!name) continue;
-    const char *dot = strchr(name, '.');
-    auto op = c10::Dispatcher::singleton().findSchema({"aten::" + (dot ? std::string(name, dot) : std::string(name)), dot ? dot + 1 : ""});
-    if (!op || !table.names.insert(name).second) {
-      if (!op) table.missing.push_back(name);
-      continue;
-    }
+    auto op = name ? table.claim(name) : std::nullopt;
+    if (!op) continue;
     library.impl(name, torch::CppFunction::makeFromBoxedFunctor(
                            std::make_unique<Composed>(*op, form, serves, c10::KernelFunction::makeFromUnboxedFunction(function))));
   }
@@ -279,9 +252,7 @@ inline void register_composed(torch::Library &m) {
   TERN_COMPOSE(bucketize_number, REALS, "bucketize.Scalar");
   TERN_COMPOSE(isin, REALS, "isin.Tensor_Tensor", nullptr, "isin.Tensor_Tensor_out");
   TERN_COMPOSE(isin_number, REALS, "isin.Tensor_Scalar", nullptr, "isin.Tensor_Scalar_out");
-  TERN_COMPOSE(masked_scatter, REALS, "masked_scatter", "masked_scatter_");
   TERN_COMPOSE(index_reduce, FLOATS, "index_reduce", "index_reduce_", "index_reduce.out");
-  TERN_COMPOSE(histc, FLOATS, "histc", nullptr, "histc.out");
   TERN_COMPOSE(tril_indices, EVERYTHING, "tril_indices");
   TERN_COMPOSE(triu_indices, EVERYTHING, "triu_indices");
   TERN_COMPOSE(multi_margin_loss, FLOATS, "multi_margin_loss", nullptr, "multi_margin_loss.out");

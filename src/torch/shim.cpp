@@ -8,12 +8,14 @@
  *   compare.h     debug mode
  *   trampoline.h  every row of src/aten's table
  *   composed.h    operators written as other operators
+ *   foreach.h     _foreach_*: rows over lists
  *   profiler.h    torch.profiler's device events
  *   policies.h    autocast, attention's choice, recurrent cells
  *   recurrent.h   whole LSTM and GRU layers
  *
  * Built for one minor version of PyTorch: its C++ interface promises nothing across them. */
 #include "composed.h"
+#include "foreach.h"
 #include "policies.h"
 #include "profiler.h"
 #include "recurrent.h"
@@ -38,6 +40,7 @@ static void register_all() {
   register_copy(*aten);
   register_rows(*aten, own_names);
   register_composed(*aten);
+  register_foreach(*aten);
   register_policies(*aten);
   register_recurrent(*aten);
   std::unordered_set<std::string> native = own_names;

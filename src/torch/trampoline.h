@@ -383,23 +383,26 @@ struct Table {
   std::vector<std::unique_ptr<Entry>> entries;
   std::vector<const char *> missing;
   std::unordered_set<std::string> names;
+
+  /* The operator of a name that somebody is to serve; nothing where this PyTorch has none. A name is served once: the second claim is an error. */
+  std::optional<c10::OperatorHandle> claim(const char *name) {
+    const char *dot = strchr(name, '.');
+    auto op = c10::Dispatcher::singleton().findSchema({"aten::" + (dot ? std::string(name, dot) : std::string(name)), dot ? dot + 1 : ""});
+    TORCH_CHECK(names.insert(name).second, "aten::", name, " is served twice");
+    if (!op) missing.push_back(name);
+    return op;
+  }
 };
 inline Table table;
 
 inline void register_rows(torch::Library &library, const std::unordered_set<std::string> &taken) {
-  auto &dispatcher = c10::Dispatcher::singleton();
   for (int i = 0; i < tern_aten_row_count(); i++) {
     const tern_aten_row *row = tern_aten_row_at(i);
     const std::pair<const char *, tern_form> forms[] = {{row->functional, TERN_FUNCTIONAL}, {row->inplace, TERN_INPLACE}, {row->out, TERN_OUT}};
     for (auto [name, form] : forms) {
       if (!name || taken.count(name)) continue;
-      const char *dot = strchr(name, '.');
-      c10::OperatorName full("aten::" + (dot ? std::string(name, dot) : std::string(name)), dot ? dot + 1 : "");
-      auto op = dispatcher.findSchema(full);
-      if (!op || !table.names.insert(name).second) {
-        if (!op) table.missing.push_back(name);
-        continue;
-      }
+      auto op = table.claim(name);
+      if (!op) continue;
       table.entries.push_back(std::make_unique<Entry>(row, form, name, *op));
       library.impl(name, kernel_for(*table.entries.back()));
     }
