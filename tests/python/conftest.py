@@ -1,6 +1,7 @@
 """What all Python tests share: tern with two devices, and no hidden fallback: an operator served by PyTorch's CPU kernel fails the test unless the test is
 marked `fallback`."""
 import os
+import signal
 
 os.environ.setdefault("TERN_DEVICE_COUNT", "2")
 os.environ["TERN_CACHE_DIR"] = "off"  # nothing that an earlier run compiled
@@ -13,6 +14,8 @@ from torch_tern import _C
 
 
 def pytest_configure(config):
+    # A run in the background may have been started with Ctrl-C ignored, and the programs that the tests start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "fallback: the test may use PyTorch's CPU kernels")
 
 

@@ -275,7 +275,10 @@ def describe(outcome):
     """What must agree: values by bits, and how PyTorch sees the tensor."""
     if not isinstance(outcome, torch.Tensor):
         return outcome
-    facts = (tuple(outcome.shape), outcome.dtype, outcome.stride(), outcome.storage_offset(), outcome._version, outcome.requires_grad, outcome.is_leaf)
+    try:
+        facts = (tuple(outcome.shape), outcome.dtype, outcome.stride(), outcome.storage_offset(), outcome._version, outcome.requires_grad, outcome.is_leaf)
+    except RuntimeError as error:  # one of several views whose base was written
+        return str(error)
     return facts, repr(outcome.detach().cpu().tolist())
 
 
@@ -286,7 +289,7 @@ def write_program(seed, exact, n_lines):
         line = generator.line(pool)
         outcome = run_line(line, pool, "cpu")
         lines.append(line)
-        outcomes.append(outcome if not isinstance(outcome, torch.Tensor) else None)
+        outcomes.append(None if isinstance(outcome, torch.Tensor) else repr(outcome))
     return lines, outcomes, [describe(t) for t in pool]
 
 
@@ -294,7 +297,7 @@ def replay(lines):
     pool, outcomes = [], []
     for line in lines:
         outcome = run_line(line, pool, "tern")
-        outcomes.append(outcome if not isinstance(outcome, torch.Tensor) else None)
+        outcomes.append(None if isinstance(outcome, torch.Tensor) else repr(outcome))
     return outcomes, [describe(t) for t in pool]
 
 
