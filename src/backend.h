@@ -47,13 +47,18 @@ typedef struct tern_launch {
   /* One per result, filled on success; owned by the caller. */
   tern_memory **outputs;
   int64_t temporary_bytes; /* set by the backend: memory for intermediates that this launch took and gave back; 0 where unknown */
-  /* Where it fails with TERN_INDEX_OUT_OF_RANGE: the tag of the check_index operation that failed, and the index found. */
+  /* Where a check of the program failed (tern_is_check_failure below): the tag of that operation, and the value found. */
   uint32_t failed_tag;
   int64_t failed_index;
   /* Where set, called after each kernel, on the thread that launches. A backend that cannot see its kernels never calls it. */
   void (*on_kernel)(void *context, const tern_kernel_event *event);
   void *on_kernel_context;
 } tern_launch;
+
+static inline bool tern_is_check_failure(tern_status status) {
+  const tern_code code = tern_error_code(status);
+  return code == TERN_INDEX_OUT_OF_RANGE || code == TERN_OUT_OF_DOMAIN;
+}
 
 typedef struct tern_backend {
   const char *name;

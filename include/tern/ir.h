@@ -135,8 +135,21 @@ TERN_API tern_value tern_take(tern_program *p, tern_value x, tern_value index, i
 TERN_API tern_value tern_gather(tern_program *p, tern_value x, tern_value index, int dim);
 TERN_API tern_value tern_put(tern_program *p, tern_value base, tern_value index, tern_value update, int dim, tern_combine how);
 TERN_API tern_value tern_scatter(tern_program *p, tern_value base, tern_value index, tern_value update, int dim, tern_combine how);
+/* What a check guards, and so the words of its failure (src/ir/check.c). */
+typedef enum tern_domain {
+  TERN_DOMAIN_INDEX,       /* TERN_INDEX_OUT_OF_RANGE; the others TERN_OUT_OF_DOMAIN */
+  TERN_DOMAIN_DIVISOR,     /* of an integer: not 0 */
+  TERN_DOMAIN_PROBABILITY, /* within [0, 1] */
+  TERN_DOMAIN_WEIGHT,      /* of a multinomial distribution: finite, not negative */
+  TERN_DOMAIN_WEIGHT_SUM,  /* above 0 */
+  TERN_DOMAIN_DEVIATION,   /* of a normal distribution: not negative */
+  TERN_DOMAIN_COUNT
+} tern_domain;
+
 /* The launch fails with TERN_INDEX_OUT_OF_RANGE unless low <= every element <= high. */
 TERN_API void tern_check_index(tern_program *p, tern_value index, int64_t low, int64_t high);
+/* The launch fails with TERN_OUT_OF_DOMAIN unless every element of `holds`, bools of any shape, is true. */
+TERN_API void tern_check_holds(tern_program *p, tern_value holds, tern_domain domain);
 
 /* ---- composites: several results are returned in results[] ---- */
 TERN_API tern_value tern_softmax(tern_program *p, tern_value x, int dim);

@@ -32,6 +32,7 @@ typedef enum tern_code {
   TERN_DIFFERS,            /* debug mode: a result differs from PyTorch's */
   TERN_STORAGE,            /* a storage reached by its address */
   TERN_WAITS,              /* a program waited for a value where that was to be told */
+  TERN_OUT_OF_DOMAIN,      /* a value that the operation is not defined for, found while a program ran */
   TERN_NOT_BUILT,          /* the rest are raised by the Python package */
   TERN_TORCH_VERSION,
   TERN_OTHER_DEVICE,

@@ -1,7 +1,7 @@
 /* index: index_select, gather, scatter, index_add and their kin: one tensor of indices along one dimension. Indexing with several tensors (x[i, j]) is in
  * index_tensors.c, its rows in the table here.
  *
- * Indices are checked while the program runs (check_index): an index out of range fails the launch before anything is written. Tensors of rank 0 count as
+ * Indices are checked while the program runs (check): an index out of range fails the launch before anything is written. Tensors of rank 0 count as
  * one-dimensional. bool accumulates nowhere; f16 and bf16 accumulate in f32. */
 #include <math.h>
 #include "index.h"

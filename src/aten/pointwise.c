@@ -8,8 +8,8 @@ static const tern_pointwise_rule reverse_rule = {
     .n_operands = 2, .operands = {1, 0}, .refuses_bool = true, .n_numbers = 1, .numbers = {{2, true, 1}}}; /* rsub is sub with its operands exchanged */
 static const tern_pointwise_rule multiply_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_ALL, .wide_numbers = true};
 static const tern_pointwise_rule divide_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .to_float = true, .wide_numbers = true};
-static const tern_pointwise_rule rounded_divide_rule = {.n_operands = 2, .operands = {0, 1}, .wide_numbers = true, .number_divisor = true};
-static const tern_pointwise_rule remainder_rule = {.n_operands = 2, .operands = {0, 1}, .number_divisor = true};
+static const tern_pointwise_rule rounded_divide_rule = {.n_operands = 2, .operands = {0, 1}, .wide_numbers = true, .checked_divisor = true};
+static const tern_pointwise_rule remainder_rule = {.n_operands = 2, .operands = {0, 1}, .checked_divisor = true};
 static const tern_pointwise_rule extremum_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_ALL};
 static const tern_pointwise_rule float_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_FLOATS, .to_float = true};
 static const tern_pointwise_rule bits_rule = {.n_operands = 2, .operands = {0, 1}, .serves = TERN_SERVES_INTEGRAL};

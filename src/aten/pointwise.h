@@ -26,7 +26,7 @@ typedef struct tern_pointwise_rule {
   bool same_dtypes;    /* operands of several dtypes are refused */
   bool exact_out;      /* an out= tensor must have the result's dtype */
   bool refuses_bool;   /* no operand may be bool */
-  bool number_divisor; /* integers: served only where operand 1 is a number other than 0, since PyTorch raises on division by zero */
+  bool checked_divisor; /* integers: an error where operand 1 holds a 0; PyTorch's own for a number, found while the program runs for a tensor */
   int8_t n_numbers;    /* further numbers of the formula */
   struct {
     int8_t argument;

@@ -52,10 +52,12 @@ tern_verdict tern_pointwise_operand(const tern_call *call, tern_draft *draft, in
   return tern_draft_optional(draft, NULL);
 }
 
+/* A number that is 0; what a tensor holds is seen when the program runs. */
 static bool is_zero(const tern_argument *argument) {
   bool is_double;
   double d;
   int64_t i;
+  if (argument->tag == TERN_ARG_TENSOR && argument->u.tensor.device >= 0) return false;
   return !tern_number_read(argument, &is_double, &d, &i) || (is_double ? d == 0 : i == 0);
 }
 
@@ -130,7 +132,7 @@ tern_verdict tern_pointwise_infer(const tern_call *call, tern_draft *draft, cons
   }
   if (rule->to_float && common < TERN_F16) common = tern_aten_default_dtype();
   if (TERN_UNLIKELY(!is_served(rule->serves, common))) return TERN_FALL_BACK;
-  if (TERN_UNLIKELY(rule->number_divisor && common < TERN_F16 && is_zero(&call->arguments[rule->operands[1]]))) return TERN_FALL_BACK;
+  if (TERN_UNLIKELY(rule->checked_divisor && common < TERN_F16 && is_zero(&call->arguments[rule->operands[1]]))) return TERN_REJECT;
   tern_dtype number = rule->wide_numbers ? tern_compute_dtype(common) : common;
   for (int i = 0; i < n; i++) {
     tern_verdict verdict = tern_pointwise_operand(call, draft, rule->operands[i], i == 1 ? number : common);
@@ -170,6 +172,8 @@ void tern_pointwise_begin(tern_pointwise *w, const tern_lowering *node, const te
       v = tern_convert(p, v, w->common);
     w->x[i] = tern_convert(p, v, w->dtype);
   }
+  if (rule->checked_divisor && w->common < TERN_F16 && node->operands[1] != TERN_NO_VALUE)
+    tern_check_holds(p, tern_compare(p, TERN_NE, w->x[1], tern_number(p, w->dtype, 0)), TERN_DOMAIN_DIVISOR);
   for (int i = 0; i < TERN_POINTWISE_NUMBERS; i++, next++) w->s[i] = next < node->n_scalars ? tern_convert(p, node->scalars[next], w->dtype) : TERN_NO_VALUE;
 }
 

@@ -94,7 +94,8 @@ static tern_verdict infer_uniform(const tern_call *call, tern_draft *draft) {
   const tern_tensor *x = tern_arg_tensor(call, 0);
   double from = tern_arg_double(call, 1, 0), to = tern_arg_double(call, 2, 1);
   if (!x) return TERN_REJECT;
-  if (!tern_nn_is_float(x) || !(from <= to) || !isfinite(to - from)) return TERN_FALL_BACK;
+  if (!(from <= to) || !isfinite(to - from)) return TERN_REJECT;
+  if (!tern_nn_is_float(x)) return TERN_FALL_BACK;
   tern_verdict verdict = start(call, draft, uniform_words((tern_dtype)x->dtype));
   tern_draft_double(draft, tern_nn_wide(x), from, false);
   tern_draft_double(draft, tern_nn_wide(x), to - from, false);
@@ -137,7 +138,8 @@ static tern_verdict infer_any_normal(const tern_call *call, tern_draft *draft, b
   const tern_tensor *x = tern_arg_tensor(call, 0);
   double mean = tern_arg_double(call, 1, logarithmic), std = tern_arg_double(call, 2, 1 + logarithmic);
   if (!x) return TERN_REJECT;
-  if (!tern_nn_is_float(x) || !(std >= 0) || (logarithmic && std == 0)) return TERN_FALL_BACK;
+  if (!(std >= 0) || (logarithmic && std == 0)) return TERN_REJECT;
+  if (!tern_nn_is_float(x)) return TERN_FALL_BACK;
   tern_verdict verdict = start(call, draft, normal_words((tern_dtype)x->dtype));
   tern_draft_attr(draft, logarithmic);
   tern_draft_double(draft, tern_nn_wide(x), mean, false);
@@ -169,7 +171,8 @@ static tern_verdict infer_normal_tensors(const tern_call *call, tern_draft *draf
     dtype = (tern_dtype)given[i]->dtype;
     device = given[i]->device;
   }
-  if (dtype == TERN_DTYPE_COUNT || tern_arg_double(call, 1, 1) < 0) return TERN_FALL_BACK;
+  if (!given[1] && tern_arg_double(call, 1, 1) < 0) return TERN_REJECT;
+  if (dtype == TERN_DTYPE_COUNT) return TERN_FALL_BACK;
   for (int d = 0; d < rank; d++) count *= sizes[d];
   tern_draft_attrs(draft, 2, (int64_t[]){given[0] != NULL, given[1] != NULL});
   tern_draft_result(draft, dtype, rank, sizes);
@@ -183,6 +186,7 @@ static tern_status lower_normal_tensors(const tern_lowering *node, tern_value *r
   tern_program *p = node->program;
   tern_value z = normal(node, node->outputs[0].computed), given[2];
   for (int i = 0; i < 2; i++) given[i] = node->attrs[i] ? tern_nn_widen(p, node->operands[i]) : node->scalars[PARAMETERS + i];
+  if (node->attrs[1]) tern_check_holds(p, tern_compare(p, TERN_GE, given[1], tern_nn_number(p, tern_value_dtype(p, given[1]), 0)), TERN_DOMAIN_DEVIATION);
   results[0] = tern_nn_result(node, 0, tern_add(p, tern_multiply(p, z, given[1]), given[0]));
   return NULL;
 }
@@ -194,7 +198,7 @@ static bool is_probability(double p) { return p >= 0 && p <= 1; }
 /* bernoulli_.float(self, p), bernoulli.p(self, p) */
 static tern_verdict infer_bernoulli_float(const tern_call *call, tern_draft *draft) {
   double probability = tern_arg_double(call, 1, 0.5);
-  if (!is_probability(probability)) return TERN_FALL_BACK;
+  if (!is_probability(probability)) return TERN_REJECT;
   tern_verdict verdict = start(call, draft, 1);
   tern_draft_double(draft, TERN_F32, probability, false);
   return verdict;
@@ -220,6 +224,10 @@ static tern_verdict infer_bernoulli_tensor(const tern_call *call, tern_draft *dr
 static tern_status lower_bernoulli(const tern_lowering *node, tern_value *results) {
   tern_program *p = node->program;
   tern_value probability = node->n_operands ? tern_convert(p, node->operands[0], TERN_F32) : node->scalars[PARAMETERS];
+  if (node->n_operands) {
+    tern_value low = tern_compare(p, TERN_GE, probability, tern_nn_number(p, TERN_F32, 0)), high = tern_compare(p, TERN_LE, probability, tern_nn_number(p, TERN_F32, 1));
+    tern_check_holds(p, tern_and(p, low, high), TERN_DOMAIN_PROBABILITY);
+  }
   results[0] = tern_nn_result(node, 0, tern_compare(p, TERN_LT, uniform(node, 0, TERN_F32), probability));
   return NULL;
 }
@@ -238,7 +246,8 @@ static tern_verdict infer_dropout(const tern_call *call, tern_draft *draft) {
   double kept = 1 - tern_arg_double(call, 1, 0.5);
   bool training = tern_arg_is_none(call, 2) || tern_arg_bool(call, 2, true);
   if (!x) return TERN_REJECT;
-  if (!tern_nn_is_float(x) || !is_probability(kept)) return TERN_FALL_BACK;
+  if (!is_probability(kept)) return TERN_REJECT;
+  if (!tern_nn_is_float(x)) return TERN_FALL_BACK;
   tern_draft_attr(draft, training);
   tern_verdict verdict = tern_draft_tensor(draft, x);
   if (verdict != TERN_RECORD) return verdict;
@@ -326,7 +335,8 @@ static tern_verdict infer_random_between(const tern_call *call, tern_draft *draf
   tern_dtype dtype = (tern_dtype)x->dtype;
   if (x->dtype >= TERN_C64) return TERN_FALL_BACK;
   int64_t last = tern_arg_is_none(call, to) ? (int64_t)largest(dtype) : tern_arg_int(call, to, 0) - 1;
-  if (from > last || !holds(dtype, from, last)) return TERN_FALL_BACK;
+  if (from > last) return TERN_REJECT;
+  if (!holds(dtype, from, last)) return TERN_FALL_BACK;
   return draft_integers(call, draft, from, (uint64_t)last - (uint64_t)from + 1);
 }
 
@@ -357,8 +367,8 @@ static tern_verdict infer_inverted(const tern_call *call, tern_draft *draft, boo
   const tern_tensor *x = tern_arg_tensor(call, 0);
   double parameter = tern_arg_double(call, 1, 1);
   if (!x) return TERN_REJECT;
-  if (geometric ? !(parameter > 0 && parameter < 1) : !(parameter > 0) || !tern_nn_is_float(x)) return TERN_FALL_BACK;
-  if (x->dtype >= TERN_C64) return TERN_FALL_BACK;
+  if (!(parameter > 0) || (geometric && parameter >= 1)) return TERN_REJECT;
+  if (x->dtype >= TERN_C64 || (!geometric && !tern_nn_is_float(x))) return TERN_FALL_BACK;
   tern_dtype wide = x->dtype == TERN_F64 ? TERN_F64 : TERN_F32;
   tern_verdict verdict = start(call, draft, uniform_words(wide));
   tern_draft_attr(draft, geometric);
@@ -402,7 +412,8 @@ static tern_verdict infer_multinomial(const tern_call *call, tern_draft *draft) 
   if (!x || x->rank < 1 || x->rank > 2 || !tern_out_is(call, 0, TERN_I64)) return TERN_REJECT;
   int64_t classes = x->sizes[x->rank - 1];
   if (classes > 1 << 24) return TERN_REJECT; /* PyTorch's limit */
-  if (!tern_nn_is_float(x) || n < 1 || n > classes || (tern_arg_bool(call, 2, false) && n > 1)) return TERN_FALL_BACK;
+  if (n < 1 || (n > classes && !tern_arg_bool(call, 2, false))) return TERN_REJECT;
+  if (!tern_nn_is_float(x) || n > classes || (tern_arg_bool(call, 2, false) && n > 1)) return TERN_FALL_BACK;
   sizes[0] = x->sizes[0];
   sizes[x->rank - 1] = n;
   tern_draft_result(draft, TERN_I64, x->rank, sizes);
@@ -417,6 +428,11 @@ static tern_status lower_multinomial(const tern_lowering *node, tern_value *resu
   const tern_geometry *view = &node->outputs[0].view;
   int64_t first[2] = {0}, stride[2] = {1, 1};
   words(node, 1, rank, tern_value_dims(p, x), &bits);
+  tern_value zero = tern_nn_number(p, TERN_F32, 0), is_weight = tern_compare(p, TERN_GE, x, zero);
+  is_weight = tern_and(p, is_weight, tern_compare(p, TERN_LT, x, tern_nn_number(p, TERN_F32, INFINITY)));
+  tern_check_holds(p, is_weight, TERN_DOMAIN_WEIGHT);
+  tern_value counted = tern_select(p, is_weight, x, tern_nn_number(p, TERN_F32, 1)); /* what is no weight fails only the check above */
+  tern_check_holds(p, tern_compare(p, TERN_GT, tern_reduce(p, TERN_SUM, counted, 1, (int[]){rank - 1}), zero), TERN_DOMAIN_WEIGHT_SUM);
   /* u in (0, 1]: the exponential is finite, and 0 only for u == 1, which the floor takes away. */
   tern_value u = tern_subtract(p, tern_nn_number(p, TERN_F32, 1), unit(p, 24, &bits));
   tern_value wait = tern_maximum(p, tern_negate(p, tern_log(p, u)), tern_nn_number(p, TERN_F32, 0x1p-25));

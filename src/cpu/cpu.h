@@ -31,7 +31,7 @@ typedef struct tern_cpu_view {
 
 typedef struct tern_kernel_context {
   char *scratch;            /* as many bytes as the kernel's scratch() asked for; 64-byte aligned */
-  int64_t failed_index;     /* set by check_index before it fails */
+  int64_t failed_index;     /* set by check before it fails */
 } tern_kernel_context;
 
 typedef struct tern_kernel {

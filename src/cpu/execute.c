@@ -53,7 +53,7 @@ static tern_status run_kernel(const tern_kernel_step *k, char *const *base, char
   tern_kernel_context context = {.scratch = scratch};
   tern_status status = k->kernel->run(&k->op, views, views + k->n_in, &context);
   if (views != few) free(views);
-  if (status && tern_error_code(status) == TERN_INDEX_OUT_OF_RANGE) {
+  if (status && tern_is_check_failure(status)) {
     launch->failed_tag = k->op.tag;
     launch->failed_index = context.failed_index;
   }

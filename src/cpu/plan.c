@@ -120,7 +120,7 @@ static tern_status order_steps(tern_planner *pl, int32_t **out) {
     const tern_op *op = &p->ops[i];
     const int32_t step = pl->fusion.step[i];
     if (step < 0) continue;
-    urgent[i] |= op->kind == TERN_OP_CHECK_INDEX;
+    urgent[i] |= op->kind == TERN_OP_CHECK;
     const int32_t key = urgent[i] ? i - p->n_ops : i;
     if (urgent[i] || keys[step] == 0) keys[step] = keys[step] < 0 && keys[step] > key ? keys[step] : key;
     for (int k = 0; k < op->n_operands; k++) {

@@ -343,7 +343,7 @@ static tern_status emit_kernel(tern_planner *pl, const tern_op *op) {
   if (k->scratch > x->kernel_scratch) x->kernel_scratch = k->scratch;
   for (int32_t i = 0; i < k->n_in; i++) mark_read(pl, k->in[i].location);
   for (int32_t i = 0; i < k->n_out; i++) mark_written(pl, k->out[i].location);
-  if (op->kind == TERN_OP_CHECK_INDEX) pl->last_check = x->n_steps;
+  if (op->kind == TERN_OP_CHECK) pl->last_check = x->n_steps;
   return add_step(pl, TERN_STEP_KERNEL, op->tag, k);
 }
 

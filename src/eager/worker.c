@@ -175,7 +175,7 @@ static tern_status launch(tern_device *device, tern_job *job, const tern_cached_
       if (TERN_UNLIKELY(gone && atomic_load_explicit(&v->address, memory_order_relaxed))) tern_history_freed(v, v->memory);
       v->memory = gone ? NULL : a.inputs[i];
     }
-    *failed_tag = status && tern_error_code(status) == TERN_INDEX_OUT_OF_RANGE ? l.failed_tag : 0;
+    *failed_tag = status && tern_is_check_failure(status) ? l.failed_tag : 0;
   }
   bool noted = atomic_load_explicit(&tern_history_on, memory_order_relaxed);
   if (TERN_UNLIKELY(noted && !status)) note_temporary(device, job, l.temporary_bytes);

@@ -159,7 +159,3 @@ tern_value tern_put(tern_program *p, tern_value base, tern_value index, tern_val
 tern_value tern_scatter(tern_program *p, tern_value base, tern_value index, tern_value update, int dim, tern_combine how) {
   return tern_build(p, TERN_OP_SCATTER, 3, (tern_value[]){base, index, update}, &(tern_attrs){.scatter = {dim, how}}, TERN_PROPOSE_NOTHING);
 }
-
-void tern_check_index(tern_program *p, tern_value index, int64_t low, int64_t high) {
-  tern_build(p, TERN_OP_CHECK_INDEX, 1, &index, &(tern_attrs){.check = {low, high}}, TERN_PROPOSE_NOTHING);
-}

@@ -18,6 +18,14 @@ typedef enum tern_op_class {
   TERN_CLASS_REDUCE, TERN_CLASS_CONTRACT, TERN_CLASS_INDEX, TERN_CLASS_EFFECT, TERN_CLASS_COMPOSITE
 } tern_op_class;
 
+/* What check demands of every element; domain: a tern_domain, as wide as the rest so that no byte is unset where attributes are compared. */
+typedef struct tern_check {
+  int64_t low, high, domain;
+} tern_check;
+
+tern_status tern_check_failure(const tern_check *check, int64_t found); /* found: an element that the check refuses */
+const char *tern_domain_words(tern_domain domain);
+
 typedef union tern_attrs {
   struct { int32_t number; bool is_scalar; } parameter;     /* number among parameters, or among scalars */
   struct { uint64_t bits[2]; } constant;                     /* one element in the value's dtype, in its low bytes */
@@ -31,7 +39,7 @@ typedef union tern_attrs {
   struct { int32_t n_batch, n_contract; int32_t lhs_batch[TERN_MAX_RANK], rhs_batch[TERN_MAX_RANK], lhs_contract[TERN_MAX_RANK], rhs_contract[TERN_MAX_RANK]; } dot;
   tern_window window;                                        /* convolutions and pooling */
   struct { int32_t dim; tern_combine how; } scatter;         /* put, scatter */
-  struct { int64_t low, high; } check;
+  tern_check check;
   int64_t ints[4];                                           /* composites, as ops.def says */
 } tern_attrs;
 

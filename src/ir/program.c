@@ -36,7 +36,7 @@ size_t tern_op_attrs_size(tern_op_kind kind) {
     case TERN_OP_SORT: return sizeof a->sort;
     case TERN_OP_DOT: return sizeof a->dot;
     case TERN_OP_PUT: case TERN_OP_SCATTER: return sizeof a->scatter;
-    case TERN_OP_CHECK_INDEX: return sizeof a->check;
+    case TERN_OP_CHECK: return sizeof a->check;
     case TERN_OP_CONV: case TERN_OP_CONV_INPUT_GRAD: case TERN_OP_CONV_WEIGHT_GRAD: return sizeof a->window;
     case TERN_OP_MAX_POOL: case TERN_OP_AVG_POOL: case TERN_OP_AVG_POOL_GRAD: return sizeof a->window;
     default: return tern_op_rows[kind].class == TERN_CLASS_COMPOSITE ? sizeof a->ints : 0;

@@ -29,7 +29,7 @@ static const struct { tern_rule rule; uint32_t optional; /* bit i: operand i may
     [TERN_OP_GATHER] = {tern_rule_gather, 0},
     [TERN_OP_PUT] = {tern_rule_put, 0},
     [TERN_OP_SCATTER] = {tern_rule_scatter, 0},
-    [TERN_OP_CHECK_INDEX] = {tern_rule_check_index, 0},
+    [TERN_OP_CHECK] = {tern_rule_check_range, 0},
     [TERN_OP_SOFTMAX ... TERN_OP_LOG_SOFTMAX_GRAD] = {tern_rule_softmax, 0},
     [TERN_OP_LAYER_NORM] = {tern_rule_layer_norm, 1 << 1 | 1 << 2},
     [TERN_OP_LAYER_NORM_GRAD] = {tern_rule_layer_norm_grad, 1 << 4},

@@ -46,7 +46,7 @@ tern_status tern_rule_take(const tern_rule_call *call);
 tern_status tern_rule_gather(const tern_rule_call *call);
 tern_status tern_rule_put(const tern_rule_call *call);
 tern_status tern_rule_scatter(const tern_rule_call *call);
-tern_status tern_rule_check_index(const tern_rule_call *call);
+tern_status tern_rule_check_range(const tern_rule_call *call);
 tern_status tern_rule_softmax(const tern_rule_call *call);
 tern_status tern_rule_layer_norm(const tern_rule_call *call);
 tern_status tern_rule_layer_norm_grad(const tern_rule_call *call);

@@ -1,4 +1,4 @@
-/* Rules of the operations that read or write at indices. That indices are in range is not a rule: check_index sees to it while a program runs. */
+/* Rules of the operations that read or write at indices. That indices are in range is not a rule: check sees to it while a program runs. */
 #include "rules.h"
 
 static tern_status check_index_dtype(const tern_rule_call *call, int operand) {
@@ -76,4 +76,4 @@ tern_status tern_rule_scatter(const tern_rule_call *call) {
   return NULL;
 }
 
-tern_status tern_rule_check_index(const tern_rule_call *call) { return check_index_dtype(call, 0); }
+tern_status tern_rule_check_range(const tern_rule_call *call) { return check_index_dtype(call, 0); }

@@ -127,7 +127,10 @@ static void print_attributes(FILE *out, const tern_program *p, const tern_op *op
       print_window(out, kind, &a->window);
       break;
     case TERN_OP_PUT: case TERN_OP_SCATTER: fprintf(out, " {%s, dim = %d}", combines[a->scatter.how], (int)a->scatter.dim); break;
-    case TERN_OP_CHECK_INDEX: fprintf(out, " {low = %lld, high = %lld}", (long long)a->check.low, (long long)a->check.high); break;
+    case TERN_OP_CHECK:
+      if (a->check.domain == TERN_DOMAIN_INDEX) fprintf(out, " {low = %lld, high = %lld}", (long long)a->check.low, (long long)a->check.high);
+      else fprintf(out, " {\"%s\"}", tern_domain_words((tern_domain)a->check.domain));
+      break;
     case TERN_OP_SOFTMAX: case TERN_OP_LOG_SOFTMAX: case TERN_OP_SOFTMAX_GRAD: case TERN_OP_LOG_SOFTMAX_GRAD: fprintf(out, " {dim = %lld}", (long long)a->ints[0]); break;
     case TERN_OP_LAYER_NORM: case TERN_OP_LAYER_NORM_GRAD: fprintf(out, " {dims = %lld}", (long long)a->ints[0]); break;
     case TERN_OP_BATCH_NORM_GRAD: fputs(a->ints[0] ? " {training}" : "", out); break;

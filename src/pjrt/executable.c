@@ -248,9 +248,9 @@ static tern_status read_checks(const tern_executable *e, const launch_scratch *s
   tern_status status = tern_pjrt_download(e->device, &outcome, pairs, outcome.bytes);
   for (int32_t c = 0; c < signature->n_checks && !status; c++) {
     if (pairs[2 * c]) continue;
-    launch->failed_tag = signature->check_tags[c];
+    launch->failed_tag = signature->checks[c].tag;
     launch->failed_index = pairs[2 * c + 1];
-    status = tern_error_new(TERN_INDEX_OUT_OF_RANGE, "index %lld is out of range", (long long)launch->failed_index);
+    status = tern_check_failure(&signature->checks[c].check, launch->failed_index);
   }
   if (pairs != few) free(pairs);
   return status;
@@ -342,7 +342,7 @@ tern_status tern_pjrt_execute(tern_executable *e, tern_launch *launch) {
         mark_lost_inputs(e, &s, launch);
         status = tern_error_prefix(status, "a launch on %s:%d failed", e->device->name, e->device->ordinal);
       } else if ((status = read_checks(e, &s, launch))) {
-        if (tern_error_code(status) == TERN_INDEX_OUT_OF_RANGE)
+        if (tern_is_check_failure(status))
           restore_inputs(e, &s, launch);
         else
           mark_lost_inputs(e, &s, launch);

@@ -121,6 +121,12 @@ const tern_pjrt_target *tern_pjrt_target_of(const char *platform_name);
 tern_status tern_pjrt_legalise(const tern_program *program, const tern_pjrt_target *target, const char *platform_name, tern_program **out);
 
 /* ---- text.c ---- */
+/* One check of the program: the operation that failed, and in which words. */
+typedef struct tern_pjrt_check {
+  uint32_t tag;
+  tern_check check;
+} tern_pjrt_check;
+
 /* What the text's function takes and gives, beside the program's own parameters and results. Arrays without elements take no part. */
 typedef struct tern_pjrt_signature {
   int32_t n_arguments;         /* parameters with elements, then the packed words, then the packed f64 scalars */
@@ -130,8 +136,8 @@ typedef struct tern_pjrt_signature {
   int32_t n_outputs;           /* results with elements, then the checks */
   int32_t n_words, words_argument;     /* scalars that travel as pairs of u32 words; argument or -1 */
   int32_t n_doubles, doubles_argument; /* f64 scalars; argument or -1 */
-  int32_t n_checks, checks_output;     /* i64[2 * n_checks]: for each check_index its passed (1 or 0) and the first index found outside; output or -1 */
-  uint32_t *check_tags;
+  int32_t n_checks, checks_output;     /* i64[2 * n_checks]: for each check its passed (1 or 0) and the first index found outside; output or -1 */
+  tern_pjrt_check *checks;
 } tern_pjrt_signature;
 
 /* How the user's lines go into the text: not at all; as comments, for people; as MLIR locations, which compilers put into their messages. */

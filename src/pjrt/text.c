@@ -19,12 +19,12 @@ static bool same_type(const tern_program *p, tern_value a, tern_value b) {
 static tern_status make_signature(const tern_program *p, tern_pjrt_signature *s) {
   *s = (tern_pjrt_signature){.words_argument = -1, .doubles_argument = -1, .checks_output = -1};
   int32_t n_checks = 0;
-  for (int32_t o = 0; o < p->n_ops; o++) n_checks += p->ops[o].kind == TERN_OP_CHECK_INDEX;
+  for (int32_t o = 0; o < p->n_ops; o++) n_checks += p->ops[o].kind == TERN_OP_CHECK;
   s->parameter_argument = malloc(((size_t)p->n_parameters + 1) * sizeof(int32_t));
   s->aliased_result = malloc(((size_t)p->n_parameters + 1) * sizeof(int32_t));
   s->result_output = malloc(((size_t)p->n_results + 1) * sizeof(int32_t));
-  s->check_tags = malloc(((size_t)n_checks + 1) * sizeof(uint32_t));
-  if (!s->parameter_argument || !s->aliased_result || !s->result_output || !s->check_tags)
+  s->checks = malloc(((size_t)n_checks + 1) * sizeof *s->checks);
+  if (!s->parameter_argument || !s->aliased_result || !s->result_output || !s->checks)
     return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for the signature of a program");
 
   for (int32_t i = 0; i < p->n_parameters; i++) {
@@ -51,7 +51,7 @@ void tern_pjrt_signature_free(tern_pjrt_signature *s) {
   free(s->parameter_argument);
   free(s->aliased_result);
   free(s->result_output);
-  free(s->check_tags);
+  free(s->checks);
   *s = (tern_pjrt_signature){0};
 }
 
@@ -113,7 +113,7 @@ const tern_text_writer tern_text_writers[TERN_OP_COUNT] = {
     [TERN_OP_GATHER] = tern_text_write_gather,
     [TERN_OP_PUT] = tern_text_write_put,
     [TERN_OP_SCATTER] = tern_text_write_scatter,
-    [TERN_OP_CHECK_INDEX] = tern_text_write_check_index,
+    [TERN_OP_CHECK] = tern_text_write_check,
 };
 
 /* ---- the function ---- */

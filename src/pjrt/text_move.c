@@ -1,6 +1,6 @@
 /* Views, moves and indexing as StableHLO. See text.h.
  *
- * Indices are in range by the time they get here (check_index guards them), so StableHLO's clamping and dropping never show. Scatter applies its updates in
+ * Indices are in range by the time they get here (check guards them), so StableHLO's clamping and dropping never show. Scatter applies its updates in
  * index order on XLA's CPU, which makes "last wins" and the order of sums exact there; chips that scatter in parallel leave both open. */
 #include "text.h"
 

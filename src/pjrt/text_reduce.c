@@ -252,7 +252,7 @@ void tern_text_write_convolution(tern_text *t, const tern_op *op) {
 /* ---- checks ---- */
 
 /* Writes i64[2]: 1 and anything where all are in range, else 0 and the first index that is not. */
-void tern_text_write_check_index(tern_text *t, const tern_op *op) {
+void tern_text_write_check(tern_text *t, const tern_op *op) {
   tern_text_value index = tern_text_operand(t, op, 0);
   if (!tern_text_count(&index)) return;
   index = tern_text_convert(t, index, TERN_I64);
@@ -281,5 +281,5 @@ void tern_text_write_check_index(tern_text *t, const tern_op *op) {
   int64_t two = 2;
   tern_text_property(t, "dimension", "0 : i64");
   t->checks[t->signature->n_checks] = tern_text_op(t, "concatenate", tern_text_shape(TERN_I64, 1, &two), 2, pair);
-  t->signature->check_tags[t->signature->n_checks++] = op->tag;
+  t->signature->checks[t->signature->n_checks++] = (tern_pjrt_check){op->tag, op->attrs->check};
 }

@@ -503,10 +503,10 @@ static tern_status evaluate_op(const evaluation *e) {
     case TERN_OP_DOT: evaluate_dot(e); return NULL;
     case TERN_OP_CONV: evaluate_conv(e); return NULL;
     case TERN_OP_TAKE: case TERN_OP_GATHER: case TERN_OP_PUT: case TERN_OP_SCATTER: return evaluate_index(e);
-    case TERN_OP_CHECK_INDEX:
+    case TERN_OP_CHECK:
       for (int64_t i = 0; i < tern_value_count(e->p, op->operands[0]); i++)
         if (evaluate_get(e, 0, i).i < op->attrs->check.low || evaluate_get(e, 0, i).i > op->attrs->check.high)
-          return tern_error_new(TERN_INDEX_OUT_OF_RANGE, "index %lld is not between %lld and %lld", (long long)evaluate_get(e, 0, i).i, (long long)op->attrs->check.low, (long long)op->attrs->check.high);
+          return tern_check_failure(&op->attrs->check, evaluate_get(e, 0, i).i);
       return NULL;
     default: return tern_error_new(TERN_UNSUPPORTED, "the evaluator does not know %s", tern_op_rows[op->kind].name);
   }

@@ -266,7 +266,7 @@ static void test_decomposing_keeps_what_is_around(void **state) {
   for (int32_t i = 0; i < out->n_ops; i++) {
     tern_op_kind kind = (tern_op_kind)out->ops[i].kind;
     softmaxes += kind == TERN_OP_SOFTMAX;
-    checks += kind == TERN_OP_CHECK_INDEX;
+    checks += kind == TERN_OP_CHECK;
     logs += kind == TERN_OP_LOG;
     composites += tern_op_rows[kind].class == TERN_CLASS_COMPOSITE || kind == TERN_OP_ERF;
     if (kind == TERN_OP_MULTIPLY) assert_int_equal(out->ops[i].tag, 5);

@@ -225,11 +225,11 @@ static void test_check_index(void **state) {
     FOR_EACH_ISA(table) {
       array_fill_integers(&index, -3, 7);
       const tern_attrs attrs = {.check = {-3, 7}};
-      kernel_run(table, TERN_OP_CHECK_INDEX, &attrs, 1, &index, 0, NULL);
-      kernel_run(table, TERN_OP_CHECK_INDEX, &attrs, 1, &empty, 0, NULL);
+      kernel_run(table, TERN_OP_CHECK, &attrs, 1, &index, 0, NULL);
+      kernel_run(table, TERN_OP_CHECK, &attrs, 1, &empty, 0, NULL);
       array_set(&index, 26000, 99);
       array_set(&index, 17001, -4); /* the first one is reported */
-      tern_status status = kernel_run_status(table, TERN_OP_CHECK_INDEX, &attrs, 1, &index, 0, NULL);
+      tern_status status = kernel_run_status(table, TERN_OP_CHECK, &attrs, 1, &index, 0, NULL);
       assert_int_equal(tern_error_code(status), TERN_INDEX_OUT_OF_RANGE);
       assert_string_equal(tern_error_message(status), "index -4 is out of range [-3, 7]");
       assert_int_equal(kernel_failed_index, -4);

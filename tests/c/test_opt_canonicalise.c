@@ -91,7 +91,7 @@ static void test_equal_small_operations_are_done_once(void **state) {
   tern_value first = tern_exp(p, large), second = tern_exp(p, large);
   tern_result(p, tern_add(p, first, second), 1); /* as in activation checkpointing: not merged */
   tern_exp(p, tern_log(p, x));                                            /* dead */
-  expect(p, "%0 = parameter 0 : f32[8]\n%1 = parameter 1 : f32[100000]\n%2 = parameter 2 : i64[2]\ncheck_index %2 {low = 0, high = 7}\n"
+  expect(p, "%0 = parameter 0 : f32[8]\n%1 = parameter 1 : f32[100000]\n%2 = parameter 2 : i64[2]\ncheck %2 {low = 0, high = 7}\n"
             "%3 = exponential %0 : f32[8]\n%4 = add %3, %3 : f32[8]\n%5 = exponential %1 : f32[100000]\n%6 = exponential %1 : f32[100000]\n%7 = add %5, %6 : f32[100000]\n"
             "return %4, %7 (reuses 1)\n");
 }

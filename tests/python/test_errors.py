@@ -100,6 +100,7 @@ KINDS = {
     "device": (RuntimeError, "TERN-NO-DEVICE", lambda: torch.empty(2, device="tern:9")),
     "mode": (ValueError, "TERN-SETTING", lambda: torch.tern.set_mode("quick")),
     "fallback": (NotImplementedError, "TERN-FALLBACK", lambda: torch.linalg.lu_factor(torch.eye(3, device="tern"))),
+    "value": (RuntimeError, "TERN-VALUE", lambda: (on_tern(1, 2) // on_tern(1, 0)).cpu()),
     "address": (RuntimeError, "TERN-STORAGE", a_storage_that_is_not_terns),
     "argument": (RuntimeError, "TERN-ARGUMENT", lambda: torch.Generator("tern").set_state(torch.zeros(3, dtype=torch.uint8))),
     "shape": (RuntimeError, None, lambda: torch.ones(2, 3, device="tern") @ torch.ones(2, 3, device="tern")),
@@ -213,6 +214,46 @@ def test_a_program_that_does_not_fit(device, tmp_path):
     assert "counter [1.0, 1.0, 1.0] allocated 52" in told
     assert "\n  at short.py:24 (<module>)\n" in done.stdout[second:]
     assert done.stdout.endswith("trained True 4194304.0\n")
+
+
+# ---- values that an operation is not defined for ----
+REFUSED_VALUES = """
+import torch
+cases = {
+    "floor_divide": lambda t: t([4, 5]) // t([1, 0]),
+    "div": lambda t: torch.div(t([4, 5]), t([0]), rounding_mode="trunc"),
+    "remainder": lambda t: torch.remainder(7, t([[1, 2], [0, 3]])),
+    "fmod_": lambda t: t([4, 5], dtype=torch.uint8).fmod_(t([1, 0], dtype=torch.uint8)),
+    "by the number 0": lambda t: t([4, 5]) % 0,
+    "bernoulli": lambda t: torch.bernoulli(t([0.5, 1.5])),
+    "bernoulli_": lambda t: t([0.0, 0.0]).bernoulli_(t([0.5, float("nan")])),
+    "normal": lambda t: torch.normal(t([0.0, 0.0]), t([1.0, -1.0])),
+    "multinomial": lambda t: torch.multinomial(t([[1.0, 1.0], [1.0, -1.0]]), 1),
+    "multinomial inf": lambda t: torch.multinomial(t([1.0, float("inf")]), 2),
+    "multinomial 0": lambda t: torch.multinomial(t([[1.0, 1.0], [0.0, 0.0]]), 1),
+    "uniform_": lambda t: t([0.0]).uniform_(2, 1),
+    "exponential_": lambda t: t([0.0]).exponential_(-1),
+    "dropout": lambda t: torch.native_dropout(t([0.0]), 2, True),
+}
+for name, case in cases.items():
+    told = {}
+    for device in ("cpu", "tern"):
+        try:
+            case(lambda values, **options: torch.tensor(values, device=device, **options)).tolist()
+        except Exception as error:
+            told[device] = type(error), str(error)
+    words = told["cpu"][1].split("  (Could")[0]
+    assert told["tern"][0] is told["cpu"][0] and words in told["tern"][1], (name, told)
+    assert torch.ones(2, device="tern").sum().item() == 2
+print(told["tern"][1], (torch.tensor([7, -7], device="tern") // torch.tensor([2, 2], device="tern")).tolist(), torch.tern.fallbacks())
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", "xla-cpu"])
+def test_values_out_of_an_operations_domain(device):
+    """PyTorch's type and words, though a tensor's values are seen only when the program runs; and nothing falls back."""
+    done = run_python(REFUSED_VALUES, TERN_DEVICE=device, TERN_FALLBACK="error")
+    assert done.returncode == 0 and done.stdout.endswith("[3, -4] []\n"), done.stdout + done.stderr
 
 
 # ---- fallbacks ----

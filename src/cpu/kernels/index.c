@@ -1,6 +1,6 @@
 /* Indexing: take (embedding, index_select), gather, put (their gradients, index_add, index_copy), scatter, and the check that guards them.
  *
- * Programs check indices before they use them (CHECK_INDEX); here a bad index is clamped, so that a broken caller reads wrong values, never wrong memory.
+ * Programs check indices before they use them (CHECK); here a bad index is clamped, so that a broken caller reads wrong values, never wrong memory.
  * Updates of one place are combined in index order. Work is split so that one place is always handled by one chunk: results do not depend on threads. */
 #include <stdatomic.h>
 #include "lines.h"
@@ -422,7 +422,7 @@ static tern_status put_run(const tern_op *op, const tern_cpu_view *in, const ter
   return NULL;
 }
 
-/* ---- check_index ---- */
+/* ---- check ---- */
 
 typedef struct check_job {
   const tern_cpu_view *index;
@@ -462,7 +462,7 @@ static tern_status check_run(const tern_op *op, const tern_cpu_view *in, const t
   const int64_t at = atomic_load(&job.first_bad);
   if (at == n) return NULL;
   context->failed_index = in[0].dtype == TERN_I64 ? ((const int64_t *)in[0].data)[at] : ((const int32_t *)in[0].data)[at];
-  return tern_error_new(TERN_INDEX_OUT_OF_RANGE, "index %lld is out of range [%lld, %lld]", (long long)context->failed_index, (long long)job.low, (long long)job.high);
+  return tern_check_failure(&op->attrs->check, context->failed_index);
 }
 
 void TERN_ISA_NAME(tern_register_index)(tern_kernel *rows) {
@@ -470,5 +470,5 @@ void TERN_ISA_NAME(tern_register_index)(tern_kernel *rows) {
   rows[TERN_OP_GATHER] = (tern_kernel){.run = gather_run};
   rows[TERN_OP_PUT] = (tern_kernel){.run = put_run, .dense_inputs = 7u, .reuse = 1u};
   rows[TERN_OP_SCATTER] = (tern_kernel){.run = scatter_run, .dense_inputs = 1u, .reuse = 1u};
-  rows[TERN_OP_CHECK_INDEX] = (tern_kernel){.run = check_run, .dense_inputs = 1u};
+  rows[TERN_OP_CHECK] = (tern_kernel){.run = check_run, .dense_inputs = 1u};
 }
