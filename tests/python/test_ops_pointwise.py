@@ -76,14 +76,15 @@ def test_integers(name, dtype):
     compare(BINARY[name], x, y, what=name)
 
 
-@pytest.mark.fallback  # dividing by zero raises at once on the CPU, so the CPU divides
-@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.uint8], ids=str)
 def test_integer_division(dtype):
-    x, y = torch.tensor([7, 5, 0, 100, 3]).to(dtype), torch.tensor([2, 3, 1, 7, 3]).to(dtype)
-    compare(torch.floor_divide, x, y)
-    compare(torch.remainder, x, y)
+    x, y = torch.tensor([7, 5, 0, 100, 3, -9, 9]).to(dtype), torch.tensor([2, 3, 1, 7, 3, 4, -4]).to(dtype)
+    for operation in (torch.floor_divide, torch.remainder, torch.fmod, lambda a, b: torch.div(a, b, rounding_mode="trunc")):
+        compare(operation, x, y)
+        compare(operation, x, y[1])
+    compare(lambda a: torch.remainder(7, a), y)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        to_tern(x) // to_tern(y * 0)
+        (to_tern(x) // to_tern(y * 0)).cpu()
 
 
 @pytest.mark.parametrize("operation", [torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor], ids=lambda f: f.__name__)
