@@ -24,11 +24,12 @@ from torch_tern.random import (
     set_rng_state,
     set_rng_state_all,
 )
+from torch_tern.sharing import cpu_view, from_dlpack
 from torch_tern.streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 __all__ = [
-    "AcceleratorError", "DeviceProperties", "Event", "OutOfMemoryError", "Stream", "StreamContext", "amp", "can_device_access_peer", "compile_log", "current_device",
-    "current_stream", "default_generators", "default_stream", "device", "device_count", "device_memory_used", "device_of", "empty_cache", "fallbacks", "flush",
+    "AcceleratorError", "DeviceProperties", "Event", "OutOfMemoryError", "Stream", "StreamContext", "amp", "can_device_access_peer", "compile_log", "cpu_view", "current_device",
+    "current_stream", "default_generators", "default_stream", "device", "device_count", "device_memory_used", "device_of", "empty_cache", "fallbacks", "flush", "from_dlpack",
     "get_amp_supported_dtype", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties", "get_gencode_flags", "get_mode",
     "get_rng", "get_rng_state", "get_rng_state_all", "get_sync_debug_mode", "has_half", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
     "is_current_stream_capturing", "is_initialized", "is_tf32_supported", "make_graphed_callables", "manual_seed", "manual_seed_all", "max_memory_allocated",

@@ -28,6 +28,7 @@ void tern_version_release(tern_version *v) {
     v->device->backend->release(v->device->hardware, v->memory);
   }
   tern_failure_release(v->failure);
+  tern_pin_release(v->pin);
   free(v);
   atomic_fetch_sub_explicit(&tern_count.live_versions, 1, memory_order_relaxed);
 }
@@ -76,6 +77,7 @@ tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, te
   b->recording = 0;
   b->version = NULL;
   b->held_at = NULL;
+  b->pin = NULL;
   if (bytes) b->address = address_at(device, at);
   *out = b;
   return NULL;
@@ -95,6 +97,7 @@ void tern_buffer_free(tern_buffer *b) {
   enum { MOST_SPARE = 4096 };
   tern_device *device = b->device;
   tern_version_release(b->version);
+  if (TERN_UNLIKELY(b->pin != NULL)) tern_pin_release(b->pin);
   if (b->held_at) {
     *b->held_at = b->next_held;
     if (b->next_held) b->next_held->held_at = b->held_at;
@@ -233,10 +236,19 @@ tern_status tern_buffer_write(tern_buffer *b, tern_dtype dtype, int rank, const 
   if (rank > TERN_MAX_TENSOR_RANK || count * tern_dtype_size(dtype) > b->bytes)
     return tern_error_new(TERN_INVALID_ARGUMENT, "a write of %zu elements of %s does not fit in a storage of %zu bytes", count, tern_dtype_name(dtype), b->bytes);
   if (!count) return NULL;
-  tern_memory *memory;
-  TERN_TRY(tern_upload(b->device, dtype, rank, dims, host, &memory));
   tern_base base = {.dtype = dtype, .rank = rank};
   if (rank) memcpy(base.dims, dims, (size_t)rank * sizeof *dims);
+  if (TERN_UNLIKELY(tern_pin_is_seen(b->pin))) {
+    void *data;
+    TERN_TRY(tern_buffer_map(b, &data));
+    memmove(data, host, count * tern_dtype_size(dtype));
+    tern_lock_take(&tern_record_lock);
+    b->base = base;
+    tern_lock_give(&tern_record_lock);
+    return NULL;
+  }
+  tern_memory *memory;
+  TERN_TRY(tern_upload(b->device, dtype, rank, dims, host, &memory));
   return replace_contents(b, memory, &base);
 }
 
@@ -369,6 +381,8 @@ tern_status tern_buffer_resize(tern_buffer *b, size_t bytes) {
   if (status) return status;
   /* A wider storage gets a place of its own, as a reallocation would. */
   tern_lock_take(&tern_record_lock);
+  tern_pin *pin = b->pin; /* whoever looks keeps the old place */
+  b->pin = NULL;
   b->bytes = bytes;
   b->address = bytes ? address_at(b->device, b->device->next_address) : 0;
   if (bytes) b->device->next_address += (bytes + 127) & ~(uintptr_t)63;
@@ -378,8 +392,10 @@ tern_status tern_buffer_resize(tern_buffer *b, size_t bytes) {
     b->has_contents = false;
     tern_lock_give(&tern_record_lock);
     tern_version_release(old);
+    tern_pin_release(pin);
     return NULL;
   }
   tern_lock_give(&tern_record_lock);
+  tern_pin_release(pin);
   return NULL;
 }

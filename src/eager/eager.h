@@ -14,6 +14,7 @@
 
 typedef struct tern_device tern_device;  /* one open device with its queue; lives until the process ends */
 typedef struct tern_buffer tern_buffer;
+typedef struct tern_pin tern_pin;
 
 /* ---- devices ---- */
 /* Chooses the backend by TERN_DEVICE and opens device `ordinal` on first use. Thread-safe; a failure is returned each time, in words. */
@@ -94,6 +95,13 @@ tern_status tern_buffer_read(tern_buffer *buffer, size_t offset, size_t bytes, v
 tern_status tern_buffer_map(tern_buffer *buffer, void **out);
 /* Host-addressable devices: a buffer over somebody else's memory (no copy); release_owner(owner) when it is no longer needed. */
 tern_status tern_buffer_adopt(tern_device *device, void *data, size_t bytes, void (*release_owner)(void *), void *owner, tern_buffer **out);
+/* Host-addressable devices: memory that tern and somebody outside use in turns. What tern writes is there once the device was waited for; what is written outside is seen by
+ * operations recorded afterwards. tern_buffer_pin finishes what is pending and gives the storage's memory, until tern_buffer_unpin (safe from any thread); it outlives the
+ * buffer. tern_buffer_share makes a buffer over the caller's memory; on an error `owner` stays the caller's. */
+tern_status tern_buffer_pin(tern_buffer *buffer, tern_pin **out);
+void *tern_pin_data(const tern_pin *pin);
+void tern_buffer_unpin(tern_pin *pin);
+tern_status tern_buffer_share(tern_device *device, void *data, size_t bytes, void (*release_owner)(void *), void *owner, tern_buffer **out);
 /* Changes the size; keeps the first min(old, new) bytes. Finishes pending work on the buffer. */
 tern_status tern_buffer_resize(tern_buffer *buffer, size_t bytes);
 

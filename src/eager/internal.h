@@ -27,6 +27,16 @@ typedef struct tern_failure {
 
 enum { TERN_VERSION_PENDING, TERN_VERSION_READY, TERN_VERSION_FAILED };
 
+/* Memory that somebody outside looks at: see pin.c. */
+struct tern_pin {
+  atomic_int references;
+  atomic_int outside;      /* who looks; 0: it may be taken off */
+  void *data;
+  size_t bytes;
+  void (*release_owner)(void *owner);
+  void *owner;
+};
+
 /* The contents of a buffer at one point of the queue: memory that exists or that a job will make. */
 typedef struct tern_version {
   atomic_int references;
@@ -35,6 +45,7 @@ typedef struct tern_version {
   tern_memory *memory;     /* owned; set when ready */
   tern_failure *failure;   /* owned reference; set when failed */
   _Atomic uint64_t address; /* its memory's place in the history; 0: none */
+  tern_pin *pin;           /* owned reference: where its memory has to lie, or NULL. Set before it is submitted */
 } tern_version;
 
 struct tern_buffer {
@@ -52,6 +63,7 @@ struct tern_buffer {
   };
   struct tern_buffer *next_held, **held_at; /* in the device's list of those that were given contents; held_at is NULL for others */
   tern_base base;          /* of the contents at the end of the current recording */
+  tern_pin *pin;           /* owned reference, or NULL */
 };
 
 /* ---- a recording: the nodes since the last cut, as the words of their key ---- */
@@ -156,6 +168,13 @@ tern_write_kind tern_base_write(tern_base *base, bool *has_contents, size_t byte
 
 /* The backend's upload. Where memory is short, what is queued is finished and what is kept for reuse given back, and it is tried again. No lock held. */
 tern_status tern_upload(tern_device *device, tern_dtype dtype, int rank, const int64_t *dims, const void *host, tern_memory **out);
+
+/* ---- pin.c ---- */
+tern_pin *tern_pin_retain(tern_pin *pin); /* NULL is fine, here and below */
+void tern_pin_release(tern_pin *pin);
+bool tern_pin_is_seen(const tern_pin *pin);
+/* Brings a result into the pinned memory; takes `memory` over and gives what stands for the pinned memory. */
+tern_memory *tern_pin_settle(tern_device *device, tern_pin *pin, tern_memory *memory);
 
 /* ---- record.c ---- */
 tern_status tern_recording_take(tern_device *device, tern_recording **out); /* record lock held */

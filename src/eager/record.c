@@ -266,7 +266,8 @@ tern_status tern_cut(tern_device *device, bool *submitted) {
   tern_status status = !job || !job->inputs || !job->outputs ? tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a program") : tern_recording_take(device, &fresh);
   for (uint32_t i = 0; i < r->n_locals && !status; i++) {
     tern_buffer *b = r->locals[i].buffer;
-    if (b->is_live && r->locals[i].last_write && !(job->outputs[i] = tern_version_new(device)))
+    const bool is_seen = b->is_live || TERN_UNLIKELY(tern_pin_is_seen(b->pin));
+    if (is_seen && r->locals[i].last_write && !(job->outputs[i] = tern_version_new(device)))
       status = tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a program");
   }
   if (status || !reserve_words(r, 2 + r->n_locals / 32)) {
@@ -293,6 +294,14 @@ tern_status tern_cut(tern_device *device, bool *submitted) {
       b->version = job->outputs[i];
       tern_version_retain(b->version);
       tern_buffer_hold(b);
+      if (TERN_UNLIKELY(b->pin != NULL)) {
+        if (tern_pin_is_seen(b->pin)) {
+          b->version->pin = tern_pin_retain(b->pin);
+        } else {
+          tern_pin_release(b->pin);
+          b->pin = NULL;
+        }
+      }
     } else if (b->is_live) {
       tern_version_retain(b->version);
     } else {

@@ -62,7 +62,7 @@ void tern_job_free(tern_device *device, tern_job *job) {
 /* ---- finishing a job's versions ---- */
 
 static void publish(tern_version *v, tern_memory *memory) {
-  v->memory = memory;
+  v->memory = TERN_UNLIKELY(v->pin != NULL) ? tern_pin_settle(v->device, v->pin, memory) : memory;
   atomic_store_explicit(&v->state, TERN_VERSION_READY, memory_order_release);
 }
 
@@ -159,7 +159,7 @@ static tern_status launch(tern_device *device, tern_job *job, const tern_cached_
       break;
     }
     a.inputs[i] = v->memory;
-    a.donated[i] = program->replaced[i] && atomic_load(&v->references) == 1;
+    a.donated[i] = program->replaced[i] && !v->pin && atomic_load(&v->references) == 1; /* what is seen outside is no scratch memory */
   }
   tern_launch l = {.inputs = a.inputs, .donated = a.donated, .scalars = job->recording->scalars, .outputs = a.outputs};
   if (!status) {

@@ -159,3 +159,32 @@ void *tern_python_gil_release(void) {
 void tern_python_gil_restore(void *state) {
   if (state) PyEval_RestoreThread(state);
 }
+
+/* ---- calls that need the GIL, from threads that must not wait for it ---- */
+/* CPython keeps a few pending calls only, so ours are a list and one pending call empties it. */
+typedef struct later {
+  struct later *next;
+  void (*function)(void *);
+  void *argument;
+} later;
+
+static _Atomic(later *) later_calls;
+
+static int call_all(void *unused) {
+  (void)unused;
+  for (later *call = atomic_exchange(&later_calls, NULL), *next; call; call = next) {
+    next = call->next;
+    call->function(call->argument);
+    free(call);
+  }
+  return 0;
+}
+
+void tern_python_call_later(void (*function)(void *), void *argument) {
+  later *call = malloc(sizeof *call);
+  if (!call) return; /* without memory even for this: what was to be given back is leaked */
+  *call = (later){.next = atomic_load(&later_calls), .function = function, .argument = argument};
+  while (!atomic_compare_exchange_weak(&later_calls, &call->next, call)) {}
+  /* Where the list of pending calls is full, the next call empties ours as well. */
+  if (!atomic_load(&stopped)) Py_AddPendingCall(call_all, NULL);
+}

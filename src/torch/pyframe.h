@@ -1,4 +1,4 @@
-/* pyframe: the user's line, and the GIL around waits. All that knows the inside of CPython is in pyframe.c. */
+/* pyframe: the user's line, the GIL around waits, and calls that need it. All that knows the inside of CPython is in pyframe.c. */
 #ifndef TERN_TORCH_PYFRAME_H
 #define TERN_TORCH_PYFRAME_H
 #include <stdbool.h>
@@ -25,6 +25,9 @@ uint32_t tern_forward_line_get(uint64_t thread, uint64_t sequence);
 /* Gives up the GIL where this thread holds it; the result goes to tern_python_gil_restore. */
 void *tern_python_gil_release(void);
 void tern_python_gil_restore(void *state);
+
+/* Has the main thread call function(argument) with the GIL, soon; never once the interpreter is going away. From any thread, with or without the GIL, under any lock. */
+void tern_python_call_later(void (*function)(void *), void *argument);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
  *   profiler.h    torch.profiler's device events
  *   policies.h    autocast, attention's choice, recurrent cells
  *   recurrent.h   whole LSTM and GRU layers
+ *   share.h       memory that tern and the host have in common
  *
  * Built for one minor version of PyTorch: its C++ interface promises nothing across them. */
 #include "composed.h"
@@ -19,6 +20,7 @@
 #include "policies.h"
 #include "profiler.h"
 #include "recurrent.h"
+#include "share.h"
 #include "storage.h"
 
 namespace tern {
@@ -43,6 +45,7 @@ static void register_all() {
   register_foreach(*aten);
   register_policies(*aten);
   register_recurrent(*aten);
+  register_share();
   std::unordered_set<std::string> native = own_names;
   native.insert(table.names.begin(), table.names.end());
   register_fallback(*any, *aten, native);

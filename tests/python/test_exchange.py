@@ -134,6 +134,45 @@ def test_safetensors(tmp_path):
     assert safetensors.torch.load(safetensors.torch.save(state))["1.weight"].shape == (3,)
 
 
+NO_SECOND_COPY = """
+import sys, safetensors.torch, torch
+
+def anonymous():  # bytes of this process that no file stands for
+    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("RssAnon"))
+
+path, size = sys.argv[1], 128 << 20
+torch.ones(8, device="tern").sum().item()
+x = torch.zeros(size // 4, device="tern")
+x[-1] = 3
+torch.tern.synchronize()
+safetensors.torch.save_file({"x": torch.ones(8, device="tern")}, path)  # what a first call takes once
+before = anonymous()
+view = {"x": torch.tern.cpu_view(x)}
+assert anonymous() - before < size / 10
+safetensors.torch.save_file(view, path)
+del x, view
+torch.tern.empty_cache()
+before = anonymous()
+torch.tern.reset_peak_memory_stats()
+x = safetensors.torch.load_file(path, device=0)["x"]
+x.add_(1)
+assert x[-1] == 4 and x[0] == 1
+assert anonymous() - before < 1.1 * size and torch.tern.max_memory_allocated() < 1.1 * size, (anonymous() - before, torch.tern.max_memory_allocated())
+del x
+torch.tern.empty_cache()
+before = anonymous()
+x = torch.tern.from_dlpack(safetensors.torch.load_file(path)["x"])
+assert x[-1] == 3 and x.sum() == 3
+assert anonymous() - before < size / 10, anonymous() - before
+"""
+
+
+def test_safetensors_without_a_second_copy(tmp_path):
+    """To the device there is the device's copy and no other, and not even that where the file's own pages are used."""
+    result = subprocess.run([sys.executable, "-c", NO_SECOND_COPY, str(tmp_path / "big.safetensors")], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+
+
 # ---- numpy and DLPack ----
 def test_numpy_asks_for_cpu_as_cuda_does():
     x = torch.arange(3.0, device="tern")
@@ -172,6 +211,120 @@ def test_a_foreign_address_is_refused():
     never_written = dlpack.from_dlpack(dlpack.to_dlpack(x))
     with pytest.raises(RuntimeError, match="TERN-STORAGE"):
         never_written.sum().item()
+
+
+# ---- memory in common, on the embedded engine ----
+def test_numpy_sees_what_tern_writes():
+    x = torch.arange(6.0, device="tern").reshape(2, 3)
+    view = torch.tern.cpu_view(x.t())
+    array = numpy.from_dlpack(view)
+    assert array.shape == (3, 2) and array.strides == (4, 12) and array[2, 1] == 5
+    x.add_(10)  # deferred
+    x[0] = 7
+    torch.tern.synchronize()
+    assert array.tolist() == [[7, 13], [7, 14], [7, 15]]
+    x.copy_(torch.ones(2, 3))
+    assert array.tolist() == [[1, 1]] * 3
+    array[0, 0] = 50
+    assert x[0, 0] == 50 and (x * 2).sum() == 110
+    y = x.exp_()  # a whole new value
+    del x, y
+    torch.tern.synchronize()
+    assert array[1, 1] == pytest.approx(numpy.e)  # written although nobody on this side can see it any more
+    again = numpy.array(array)
+    torch.randn(1000, 1000, device="tern").sum().item()
+    assert (again == array).all()  # the memory outlives the tensor
+
+
+def test_a_view_that_is_gone_costs_nothing():
+    """The address is kept for as long as somebody looks, through steps of an optimizer, and is free afterwards."""
+    p = torch.nn.Parameter(torch.ones(1000, device="tern"))
+    optimizer = torch.optim.SGD([p], 0.5)
+    view = torch.tern.cpu_view(p.detach())
+    address = view.data_ptr()
+    for _ in range(3):
+        optimizer.zero_grad()
+        (p * p).sum().backward()
+        optimizer.step()
+    torch.tern.synchronize()
+    assert view[0] == 0 and torch.tern.cpu_view(p.detach()).data_ptr() == address
+    assert torch.tern.cpu_view(p.detach()).untyped_storage().data_ptr() == address
+
+
+def test_tern_works_on_numpys_memory():
+    array = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
+    x = torch.tern.from_dlpack(array[:, ::2])
+    assert x.device.type == "tern" and x.stride() == (3, 2) and x.tolist() == [[0, 2], [3, 5]]
+    x.mul_(10)
+    torch.tern.synchronize()
+    assert array.tolist() == [[0, 1, 20], [30, 4, 50]]
+    array[0, 0] = -1
+    assert x[0, 0] == -1
+    x.copy_(torch.zeros(2, 2))
+    torch.tern.synchronize()
+    assert array.sum() == 5
+    assert torch.tern.cpu_view(x).data_ptr() == array.ctypes.data
+    assert torch.tern.from_dlpack(array, copy=True).add_(1).sum() == 11 and array.sum() == 5
+    assert torch.tern.from_dlpack(x) is not x and torch.tern.from_dlpack(x).data_ptr() == x.data_ptr()
+    assert torch.tern.from_dlpack(numpy.zeros((0, 3), numpy.float32)).shape == (0, 3)
+    with pytest.raises(BufferError, match="without a copy"):
+        torch.tern.from_dlpack(torch.zeros(3, device="meta"), copy=False)
+
+
+def test_the_other_librarys_memory_is_given_back():
+    import gc
+    import time
+    import weakref
+
+    class Array(numpy.ndarray):  # which, unlike ndarray, can be watched
+        pass
+
+    array = numpy.ones(1000, numpy.float32).view(Array)
+    gone = weakref.ref(array)
+    x = torch.tern.from_dlpack(torch.from_numpy(array))
+    del array
+    gc.collect()
+    assert gone() is not None and x.sum() == 1000
+    x += 1
+    del x
+    torch.tern.synchronize()
+    for _ in range(100):  # the main thread gives it back, between two instructions
+        gc.collect()
+        if gone() is None:
+            break
+        time.sleep(0.01)
+    assert gone() is None
+
+
+def test_what_cannot_be_looked_at():
+    with pytest.raises(BufferError, match="detach"):
+        torch.tern.cpu_view(torch.ones(3, device="tern", requires_grad=True))
+    with pytest.raises(BufferError, match="resolve_conj"):
+        torch.tern.cpu_view(torch.ones(3, device="tern", dtype=torch.complex64).conj())
+    with pytest.raises(RuntimeError, match="tern tensor"):
+        torch.tern.cpu_view(torch.ones(3))
+    assert torch.tern.cpu_view(torch.ones(0, 2, device="tern")).shape == (0, 2)
+
+
+def test_threads_write_and_look_at_the_same_time():
+    import threading
+
+    x = torch.zeros(64, device="tern")
+
+    def write():
+        for _ in range(200):
+            x.add_(1)
+
+    def look():
+        for _ in range(50):
+            view = torch.tern.cpu_view(x)
+            assert 0 <= view[0] <= 400
+            del view
+
+    threads = [threading.Thread(target=work) for work in (write, look, write, look)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert x.tolist() == [400] * 64
 
 
 # ---- data loaders ----
