@@ -5,6 +5,7 @@
 #ifndef TERN_TORCH_DEVICE_H
 #define TERN_TORCH_DEVICE_H
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -225,14 +226,18 @@ inline Generator &tern_generator(const at::Generator &generator) {
 
 /* ---- pinned host memory ---- */
 /* Copies snapshot their source, so pinned memory is plain memory; but what says is_pinned() must be what pin_memory() made. */
-struct PinnedAllocator final : c10::Allocator {
+struct PinnedAllocator final : at::HostAllocator {
   static inline std::mutex lock;
   static inline std::map<const char *, size_t> ranges; /* start -> bytes */
+  static inline at::HostStats stats;
 
   static void release(void *start) {
     {
       std::lock_guard<std::mutex> guard(lock);
-      ranges.erase((const char *)start);
+      auto range = ranges.find((const char *)start);
+      for (auto *bytes : {&stats.active_bytes, &stats.allocated_bytes}) bytes->decrease(range->second);
+      for (auto *requests : {&stats.active_requests, &stats.allocations}) requests->decrease(1);
+      ranges.erase(range);
     }
     free(start);
   }
@@ -241,6 +246,8 @@ struct PinnedAllocator final : c10::Allocator {
     if (posix_memalign(&start, 64, bytes ? bytes : 1)) require(false, TERN_OUT_OF_MEMORY, "the host has no memory for ", bytes, " pinned bytes");
     std::lock_guard<std::mutex> guard(lock);
     ranges.emplace((const char *)start, bytes ? bytes : 1);
+    for (auto *figure : {&stats.active_bytes, &stats.allocated_bytes}) figure->increase(bytes ? bytes : 1);
+    for (auto *requests : {&stats.active_requests, &stats.allocations}) requests->increase(1);
     return {start, start, &release, c10::kCPU};
   }
   static bool contains(const void *address) {
@@ -252,6 +259,25 @@ struct PinnedAllocator final : c10::Allocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void *to, const void *from, size_t bytes) const override { memcpy(to, from, bytes); }
+
+  /* What torch.accelerator.empty_host_cache() and its kin ask: nothing is kept for reuse, and no copy is under way that an event would have to guard. */
+  bool record_event(void *address, void *, c10::Stream) override { return contains(address); }
+  void empty_cache() override {}
+  at::HostStats get_stats() override {
+    std::lock_guard<std::mutex> guard(lock);
+    return stats;
+  }
+  void reset_accumulated_stats() override {
+    std::lock_guard<std::mutex> guard(lock);
+    for (auto *figure : figures()) figure->reset_accumulated();
+  }
+  void reset_peak_stats() override {
+    std::lock_guard<std::mutex> guard(lock);
+    for (auto *figure : figures()) figure->reset_peak();
+  }
+
+ private:
+  static std::array<c10::CachingAllocator::Stat *, 4> figures() { return {&stats.active_bytes, &stats.allocated_bytes, &stats.active_requests, &stats.allocations}; }
 };
 inline PinnedAllocator pinned_allocator;
 
@@ -296,6 +322,7 @@ inline void register_device() {
   c10::impl::registerDeviceGuard(kTern, &guard);
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   c10::SetAllocator(kTern, &allocator);
+  at::setHostAllocator(kTern, &pinned_allocator);
   auto *own = new torch::Library(torch::Library::DEF, "tern", std::nullopt, __FILE__, __LINE__);
   own->def("default_generator(int index) -> Generator?", TORCH_FN(default_generator));
 }

@@ -1,4 +1,5 @@
 """torch.tern beside torch.cuda: every public name of torch.cuda works on torch.tern with the same arguments, or stands in ABSENT with the reason."""
+import contextlib
 import types
 
 import pytest
@@ -177,3 +178,45 @@ def test_graphed_callables_are_the_callables():
     layer = torch.nn.Linear(3, 2).to("tern")
     x = torch.ones(4, 3, device="tern")
     assert torch.equal(torch.tern.make_graphed_callables(layer, (x,))(x), layer(x))
+
+
+# ---- torch.accelerator ----
+ACCELERATOR = {
+    "current_accelerator": lambda f: f() == torch.device("tern"),
+    "current_device_idx": lambda f: f() == 0,
+    "current_device_index": lambda f: f() == 0,
+    "current_stream": lambda f: f().device == torch.device("tern:0") and f("tern:1").device == torch.device("tern:1"),
+    "device_count": lambda f: f() == 2,
+    "device_index": lambda f: isinstance(f(1), contextlib.AbstractContextManager | f),
+    "empty_cache": lambda f: f() is None,
+    "empty_host_cache": lambda f: f() is None,
+    "get_device_capability": lambda f: torch.float32 in f()["supported_dtypes"],
+    "get_memory_info": lambda f: 0 < f()[0] <= f()[1],
+    "is_available": lambda f: f() is True,
+    "max_memory_allocated": lambda f: f() >= torch.accelerator.memory_allocated(),
+    "max_memory_reserved": lambda f: f() >= torch.accelerator.memory_reserved(),
+    "memory_allocated": lambda f: f() >= 4096,
+    "memory_reserved": lambda f: f() >= torch.accelerator.memory_allocated(),
+    "memory_stats": lambda f: f()["allocated_bytes.all.current"] == torch.accelerator.memory_allocated(),
+    "reset_accumulated_memory_stats": lambda f: f() is None,
+    "reset_peak_memory_stats": lambda f: f() is None,
+    "set_device_idx": lambda f: f(0) is None,
+    "set_device_index": lambda f: f(0) is None,
+    "set_stream": lambda f: f(torch.Stream("tern:0")) is None,
+    "synchronize": lambda f: f() is None and f("tern:1") is None,
+}
+# Graph: capture, as in ABSENT above; PyTorch says "Graph is not supported on device type: tern".
+NOT_FUNCTIONS = {"Any", "Graph", "cache", "deprecated", "graphs", "memory", "torch"}
+
+
+def test_torch_accelerator_is_complete():
+    assert {name for name in dir(torch.accelerator) if not name.startswith("_")} - NOT_FUNCTIONS == ACCELERATOR.keys()
+
+
+@pytest.mark.parametrize("name", ACCELERATOR)
+@pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")
+def test_torch_accelerator(name):
+    held = torch.ones(1024, device="tern")
+    torch.tern.synchronize()
+    assert ACCELERATOR[name](getattr(torch.accelerator, name))
+    assert held.sum() == 1024

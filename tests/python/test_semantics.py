@@ -239,6 +239,25 @@ def test_fallbacks_are_counted_with_their_line():
     assert torch.tern.stats()["fallbacks"] >= 1
 
 
+def test_nan_constants_and_slices():
+    nan = float("nan")
+    for values in ([1, nan], [nan, 1]):
+        x = torch.tensor(values, device="tern")
+        assert x.max().isnan() and x.min().isnan() and x.argmax() == torch.tensor(values).argmax() and torch.maximum(x, x.flip(0)).isnan().all()
+    # A constant that is folded has all of f32's digits, and f64's where it is f64.
+    for value in (2.0, 3.0, 0.1, 1e-30):
+        for dtype in (torch.float32, torch.float64):
+            for function in (torch.sqrt, torch.exp, torch.log, torch.rsqrt):
+                expected = function(torch.full((3,), value, dtype=dtype))
+                assert torch.allclose(function(torch.full((3,), value, dtype=dtype, device="tern")).cpu(), expected, rtol=2 * torch.finfo(dtype).eps, atol=0)
+    # A slice of a result is the result's slice, bit for bit, whatever was fused.
+    x = torch.randn(64, 48, device="tern")
+    w = torch.randn(48, 32, device="tern")
+    result = torch.softmax((x @ w).tanh(), -1)
+    part = torch.softmax((x @ w).tanh(), -1)[5:9, 3:20:4]
+    assert torch.equal(part.cpu(), result.cpu()[5:9, 3:20:4])
+
+
 # ---- where and how ----
 def test_modes_agree():
     def step():
