@@ -71,6 +71,8 @@ typedef struct tern_backend {
   void (*reset_peak)(tern_backend_device *device);
   void (*reset_totals)(tern_backend_device *device);
   void (*empty_cache)(tern_backend_device *device); /* give back what the allocator keeps */
+  /* From now on at most `bytes` of arrays, whatever the limit was when the device was opened. What is there stays. */
+  void (*set_limit)(tern_backend_device *device, int64_t bytes);
 
   /* Uninitialised memory (a backend that cannot may zero it). Dense, row-major. */
   tern_status (*allocate)(tern_backend_device *device, tern_dtype dtype, int rank, const int64_t *dims, tern_memory **out);

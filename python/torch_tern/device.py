@@ -175,20 +175,30 @@ def make_graphed_callables(callables: Any, sample_args: Any, *options: Any, **na
 from torch_tern import memory  # noqa: E402
 from torch_tern.memory import (  # noqa: E402, F401
     empty_cache,
+    get_allocator_backend,
+    get_per_process_memory_fraction,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    list_gpu_processes,
     live_tensors,
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_snapshot,
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
     reset_max_memory_allocated,
     reset_max_memory_cached,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
 
 __all__ += ["memory"] + [name for name in memory.__all__ if name in globals() and name not in __all__]

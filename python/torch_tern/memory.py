@@ -17,9 +17,10 @@ from torch_tern import _C
 from torch_tern.errors import coded
 
 __all__ = [
-    "dump_snapshot", "empty_cache", "live_tensors", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
-    "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "record_memory_history", "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats", "snapshot",
+    "dump_snapshot", "empty_cache", "get_allocator_backend", "get_per_process_memory_fraction", "host_memory_stats", "host_memory_stats_as_nested_dict", "list_gpu_processes",
+    "live_tensors", "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_cached", "memory_reserved", "memory_snapshot",
+    "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "record_memory_history", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_host_memory_stats", "reset_peak_memory_stats", "set_per_process_memory_fraction", "snapshot",
 ]  # fmt: skip
 
 _Device = torch.device | str | int | None
@@ -44,8 +45,12 @@ def memory_stats(device: _Device = None) -> dict[str, Any]:
 
 def memory_stats_as_nested_dict(device: _Device = None) -> dict[str, Any]:
     """memory_stats() with each dot of a key a dict: ["allocated_bytes"]["all"]["peak"]."""
+    return _nested(memory_stats(device))
+
+
+def _nested(figures: dict[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
-    for key, value in memory_stats(device).items():
+    for key, value in figures.items():
         *path, last = key.split(".")
         here = nested
         for part in path:
@@ -94,6 +99,53 @@ reset_max_memory_cached = reset_max_memory_allocated
 def mem_get_info(device: _Device = None) -> tuple[int, int]:
     """Free bytes and all bytes: what may still be handed out, and the limit (TERN_MEMORY_LIMIT, else what the machine or device has; 0 where unknown)."""
     return torch.accelerator.get_memory_info(_index(device))
+
+
+def set_per_process_memory_fraction(fraction: float, device: _Device = None) -> None:
+    """At most this part (above 0, at most 1) of mem_get_info()'s all may be used from now on; what goes beyond raises OutOfMemoryError. What is there stays."""
+    if not 0 < fraction <= 1:
+        raise ValueError(coded("TERN-ARGUMENT", f"the fraction of a device's memory is above 0 and at most 1, not {fraction}"))
+    _C.memory_fraction(_index(device), float(fraction))
+
+
+def get_per_process_memory_fraction(device: _Device = None) -> float:
+    return _C.memory_fraction(_index(device))
+
+
+def get_allocator_backend() -> str:
+    return "tern"
+
+
+# torch.cuda's older names for what is reserved.
+memory_cached = memory_reserved
+max_memory_cached = max_memory_reserved
+
+
+def list_gpu_processes(device: _Device = None) -> str:
+    """This process and the bytes it has been handed out, as text; of other processes a device does not tell."""
+    index = _index(device)
+    return f"TERN:{index}\nprocess {os.getpid():>10d} uses {memory_allocated(index) / 2**20:>12.3f} MB device memory (other processes are not known)"
+
+
+# ---- pinned host memory: figures of the process ----
+def host_memory_stats() -> dict[str, Any]:
+    """The figures of pinned host memory under torch.cuda.host_memory_stats' keys, such as "active_bytes.current". Nothing is kept for reuse: what is allocated is active."""
+    names = ("active_requests", "active_bytes", "allocations", "allocated_bytes")
+    rows = dict(zip(names, _C.memory_host()))
+    figures = {f"{name}.{part}": value for name, row in rows.items() for part, value in zip(("current", "peak", "allocated", "freed"), row)}
+    return dict(sorted({**figures, "num_host_alloc": rows["allocations"][2], "num_host_free": rows["allocations"][3]}.items()))
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    return _nested(host_memory_stats())
+
+
+def reset_peak_host_memory_stats() -> None:
+    _C.memory_host_reset(True)
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    _C.memory_host_reset(False)
 
 
 # ---- who holds what ----

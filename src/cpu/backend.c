@@ -53,6 +53,7 @@ static void cpu_stats(tern_backend_device *device, tern_backend_stats *out) {
 static void cpu_reset_peak(tern_backend_device *device) { tern_allocator_reset_peak(device->allocator); }
 static void cpu_reset_totals(tern_backend_device *device) { tern_allocator_reset_totals(device->allocator); }
 static void cpu_empty_cache(tern_backend_device *device) { tern_allocator_trim(device->allocator); }
+static void cpu_set_limit(tern_backend_device *device, int64_t bytes) { tern_allocator_set_limit(device->allocator, bytes); }
 
 /* ---- memory ---- */
 
@@ -169,6 +170,7 @@ const tern_backend tern_cpu_backend = {
     .reset_peak = cpu_reset_peak,
     .reset_totals = cpu_reset_totals,
     .empty_cache = cpu_empty_cache,
+    .set_limit = cpu_set_limit,
     .allocate = cpu_allocate,
     .release = tern_cpu_memory_free,
     .upload = cpu_upload,

@@ -41,7 +41,7 @@ static uintptr_t address_at(const tern_device *device, uintptr_t at) {
 
 tern_status tern_buffer_new(tern_device *device, size_t bytes, uint32_t line, tern_buffer **out) {
   TERN_TRY(tern_check_not_forked());
-  int64_t limit = device->info.memory_limit;
+  int64_t limit = tern_device_memory_may_hold(device);
   if (TERN_UNLIKELY(bytes > (size_t)1 << 56 || (limit > 0 && bytes > (size_t)limit))) {
     char texts[2][32];
     return tern_shortage_report(device, tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: a tensor of %s cannot fit on tern:%d, which may hold %s%s",

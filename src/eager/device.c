@@ -46,6 +46,7 @@ static tern_status open_device(int ordinal, tern_device **out) {
   if (!d) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for a device");
   d->ordinal = ordinal;
   d->backend = backend;
+  d->memory_fraction = 1;
   pthread_mutex_init(&d->lock, NULL);
   pthread_cond_init(&d->changed, NULL);
   tern_status status = backend->open(spec, ordinal, &d->hardware);
@@ -100,6 +101,15 @@ void tern_device_limits(tern_device *device, double *flops, double *bytes) {
 
 void tern_device_reset_totals(tern_device *d) { d->backend->reset_totals(d->hardware); }
 void tern_device_empty_cache(tern_device *d) { d->backend->empty_cache(d->hardware); }
+double tern_device_memory_fraction(const tern_device *d) { return d->memory_fraction; }
+int64_t tern_device_memory_may_hold(const tern_device *d) { return (int64_t)((double)d->info.memory_limit * d->memory_fraction); }
+tern_status tern_device_set_memory_fraction(tern_device *d, double fraction) {
+  if (!(fraction > 0 && fraction <= 1)) return tern_error_new(TERN_INVALID_ARGUMENT, "the fraction of a device's memory is above 0 and at most 1, not %g", fraction);
+  if (!d->info.memory_limit) return tern_error_new(TERN_INVALID_ARGUMENT, "tern:%d does not say how much memory it has; set TERN_MEMORY_LIMIT", d->ordinal);
+  d->memory_fraction = fraction;
+  d->backend->set_limit(d->hardware, tern_device_memory_may_hold(d));
+  return NULL;
+}
 double tern_device_busy_seconds(const tern_device *d) { return (double)d->busy_nanoseconds * 1e-9; }
 bool tern_is_forked_child(void) { return atomic_load(&tern_forked); }
 

@@ -29,6 +29,9 @@ void tern_device_stats(tern_device *device, tern_backend_stats *out);
 void tern_device_reset_peak(tern_device *device);
 void tern_device_reset_totals(tern_device *device);
 void tern_device_empty_cache(tern_device *device);
+/* At most this part (0 < fraction <= 1) of the device's memory may be used from now on; an error where the device does not say how much it has. */
+tern_status tern_device_set_memory_fraction(tern_device *device, double fraction);
+double tern_device_memory_fraction(const tern_device *device);
 /* What the hardware can do at best: f32 operations and bytes per second, 0 where unknown. */
 void tern_device_limits(tern_device *device, double *flops, double *bytes);
 

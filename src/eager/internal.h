@@ -140,6 +140,7 @@ struct tern_device {
   tern_recording *spare;          /* record lock */
   uint32_t soft_limit, hard_limit; /* nodes */
   size_t released_limit;          /* bytes */
+  _Atomic double memory_fraction; /* of info.memory_limit, that may be used */
   tern_stream stream; /* record lock */
 
   pthread_mutex_t lock;           /* the job queue */
@@ -261,6 +262,8 @@ extern atomic_int tern_current_mode;
 extern atomic_bool tern_forked;
 
 /* ---- device.c ---- */
+/* Bytes that arrays may take: the device's memory, or the part of it that tern_device_set_memory_fraction() left; 0 where unknown. */
+int64_t tern_device_memory_may_hold(const tern_device *device);
 tern_status tern_fork_error(void);
 /* An error in a child of the process that opened a device; one load otherwise, for it is on the way of every operation. */
 static inline tern_status tern_check_not_forked(void) {

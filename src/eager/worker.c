@@ -271,7 +271,7 @@ static uint32_t blame_memory(tern_device *device, const tern_job *job, uint32_t 
   tern_backend_stats stats;
   device->backend->stats(device->hardware, &stats);
   size_t bytes;
-  uint32_t node = tern_recording_blame_memory(r, n_nodes, dies, stats.memory.bytes.current, device->info.memory_limit, &bytes);
+  uint32_t node = tern_recording_blame_memory(r, n_nodes, dies, stats.memory.bytes.current, tern_device_memory_may_hold(device), &bytes);
   if (status && atomic_load_explicit(&tern_history_on, memory_order_relaxed))
     tern_history_note((tern_memory_event){.action = TERN_MEMORY_REFUSED, .device = device->ordinal, .address = (uint64_t)stats.memory.bytes.current, .bytes = (int64_t)bytes,
                                           .line = node < r->n_nodes ? r->nodes[node].line : 0, .operation = node < r->n_nodes ? r->nodes[node].operation->name : NULL});

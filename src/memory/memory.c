@@ -17,7 +17,8 @@ _Static_assert(sizeof(block) <= HEADER, "the header has room for the block's des
 struct tern_allocator {
   pthread_mutex_t lock;
   block *kept[CLASSES];
-  int64_t limit;
+  _Atomic int64_t limit;
+  _Atomic(const char *) limit_is; /* for messages: whose the limit is */
   tern_memory_stats stats;
 };
 
@@ -37,6 +38,7 @@ tern_status tern_allocator_new(int64_t limit, tern_allocator **out) {
   if (!a) return tern_error_new(TERN_OUT_OF_MEMORY, "no host memory for an allocator");
   pthread_mutex_init(&a->lock, NULL);
   a->limit = limit > 0 ? limit : tern_setting_int(TERN_SETTING_MEMORY_LIMIT, tern_machine_memory());
+  a->limit_is = limit > 0 ? "set for this process" : *tern_setting_text(TERN_SETTING_MEMORY_LIMIT) ? "TERN_MEMORY_LIMIT" : "this machine's memory; TERN_MEMORY_LIMIT sets another";
   *out = a;
   return NULL;
 }
@@ -59,11 +61,10 @@ void tern_allocator_free(tern_allocator *a) {
   free(a);
 }
 
-static tern_status refused(size_t bytes, int64_t in_use, int64_t limit) {
+static tern_status refused(const tern_allocator *a, size_t bytes, int64_t in_use) {
   char texts[3][32];
   return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory: %s asked for, %s in use, the limit is %s (%s)", tern_bytes_text((int64_t)bytes, texts[0], sizeof texts[0]),
-                        tern_bytes_text(in_use, texts[1], sizeof texts[1]), tern_bytes_text(limit, texts[2], sizeof texts[2]),
-                        *tern_setting_text(TERN_SETTING_MEMORY_LIMIT) ? "TERN_MEMORY_LIMIT" : "this machine's memory; TERN_MEMORY_LIMIT sets another");
+                        tern_bytes_text(in_use, texts[1], sizeof texts[1]), tern_bytes_text(a->limit, texts[2], sizeof texts[2]), a->limit_is);
 }
 
 tern_status tern_allocate(tern_allocator *a, size_t bytes, void **out) {
@@ -74,7 +75,7 @@ tern_status tern_allocate(tern_allocator *a, size_t bytes, void **out) {
     int64_t in_use = a->stats.bytes.current;
     a->stats.refusals++;
     pthread_mutex_unlock(&a->lock);
-    return refused(bytes, in_use, a->limit);
+    return refused(a, bytes, in_use);
   }
   block *b = a->kept[class];
   if (b) {
@@ -164,3 +165,7 @@ void tern_allocator_trim(tern_allocator *a) {
 }
 
 int64_t tern_allocator_limit(const tern_allocator *a) { return a->limit; }
+void tern_allocator_set_limit(tern_allocator *a, int64_t limit) {
+  a->limit = limit;
+  a->limit_is = "set for this process";
+}

@@ -38,4 +38,5 @@ void tern_allocator_reset_peak(tern_allocator *allocator);
 void tern_allocator_reset_totals(tern_allocator *allocator);
 void tern_allocator_trim(tern_allocator *allocator);          /* gives back what it keeps */
 int64_t tern_allocator_limit(const tern_allocator *allocator);
+void tern_allocator_set_limit(tern_allocator *allocator, int64_t limit); /* bytes, > 0; what is in use stays */
 #endif

@@ -109,6 +109,8 @@ static void reset_totals(tern_backend_device *device) {
   pthread_mutex_unlock(&device->lock);
 }
 
+static void set_limit(tern_backend_device *device, int64_t bytes) { device->limit = bytes; }
+
 /* What the plug-in's allocator keeps is its own affair: the interface has no call for it. */
 static void empty_cache(tern_backend_device *device) { (void)device; }
 
@@ -131,6 +133,7 @@ const tern_backend tern_pjrt_backend = {
     .stats = stats,
     .reset_peak = reset_peak,
     .reset_totals = reset_totals,
+    .set_limit = set_limit,
     .empty_cache = empty_cache,
     .allocate = tern_pjrt_allocate,
     .release = tern_pjrt_release,

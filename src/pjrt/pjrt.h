@@ -77,7 +77,7 @@ struct tern_backend_device {
   int ordinal;
   int id;                      /* the plug-in's number of the device */
   char name[64];
-  int64_t limit;               /* TERN_MEMORY_LIMIT, or 0 */
+  _Atomic int64_t limit;       /* bytes of arrays: TERN_MEMORY_LIMIT, what set_limit said, or 0 = the plug-in decides */
   pthread_mutex_t lock;        /* guards the counters: release comes from any thread */
   tern_backend_stats stats;
 };

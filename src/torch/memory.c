@@ -5,6 +5,7 @@
 #include "../diag/diag.h"
 #include "module.h"
 #include "../eager/eager.h"
+#include "shim.h"
 
 static PyObject *place_of(uint32_t line) {
   char where[1024];
@@ -96,10 +97,41 @@ static PyObject *py_events(PyObject *self, PyObject *none) {
   return rows;
 }
 
+static PyObject *py_fraction(PyObject *self, PyObject *args) {
+  (void)self;
+  int ordinal;
+  double fraction = 0;
+  if (!PyArg_ParseTuple(args, "i|d", &ordinal, &fraction)) return NULL;
+  tern_device *device;
+  tern_status status = tern_shim_device(ordinal, &device);
+  if (!status && PyTuple_GET_SIZE(args) > 1) status = tern_device_set_memory_fraction(device, fraction);
+  return status ? tern_module_raise(status) : PyFloat_FromDouble(tern_device_memory_fraction(device));
+}
+
+static PyObject *py_host(PyObject *self, PyObject *none) {
+  (void)self, (void)none;
+  int64_t f[4][4];
+  tern_shim_host_memory(f);
+  PyObject *rows = PyList_New(0);
+  for (int i = 0; rows && i < 4; i++)
+    if (!append(rows, Py_BuildValue("(LLLL)", (long long)f[i][0], (long long)f[i][1], (long long)f[i][2], (long long)f[i][3]))) Py_CLEAR(rows);
+  return rows;
+}
+
+static PyObject *py_host_reset(PyObject *self, PyObject *peaks) {
+  (void)self;
+  if (PyObject_IsTrue(peaks)) tern_shim_host_memory_reset_peaks();
+  else tern_shim_host_memory_reset_totals();
+  Py_RETURN_NONE;
+}
+
 PyMethodDef tern_memory_methods[] = {
   {"memory_live", py_live, METH_VARARGS, "memory_live(ordinal): (bytes, count, dtype, dims, line) of live tensors, alike ones together, the largest first"},
   {"memory_blocks", py_blocks, METH_VARARGS, "memory_blocks(ordinal): (address, bytes, dtype, dims, line) of live tensors, piece by piece"},
   {"memory_history", py_history, METH_VARARGS, "memory_history(most): keeps the newest events; 0 stops, and keeps what there is"},
   {"memory_events", py_events, METH_NOARGS, "(action, device, address, bytes, microseconds, line, operation), oldest first"},
+  {"memory_fraction", py_fraction, METH_VARARGS, "memory_fraction(ordinal[, fraction]): the part of a device's memory that may be used, set first where it is given"},
+  {"memory_host", py_host, METH_NOARGS, "active blocks, active bytes, blocks and bytes of pinned host memory, each (current, peak, allocated, freed)"},
+  {"memory_host_reset", py_host_reset, METH_O, "memory_host_reset(peaks): True resets the peaks, False the totals"},
   {NULL, NULL, 0, NULL},
 };

@@ -125,4 +125,15 @@ extern "C" int tern_shim_current_device(void) { return tern::current_device_inde
 extern "C" void tern_shim_sync_debug_set(int mode) { tern::sync_debug_mode.store(mode); }
 extern "C" int tern_shim_sync_debug_get(void) { return tern::sync_debug_mode.load(); }
 
-extern "C" void tern_shim_exit(void) { tern::exiting.store(true); }
+extern "C" void tern_shim_host_memory(int64_t figures[4][4]) {
+  at::HostStats stats = tern::pinned_allocator.get_stats();
+  const c10::CachingAllocator::Stat *rows[] = {&stats.active_requests, &stats.active_bytes, &stats.allocations, &stats.allocated_bytes};
+  for (int i = 0; i < 4; i++) {
+    const int64_t row[] = {rows[i]->current, rows[i]->peak, rows[i]->allocated, rows[i]->freed};
+    memcpy(figures[i], row, sizeof row);
+  }
+}
+void tern_shim_host_memory_reset_peaks(void) { tern::pinned_allocator.reset_peak_stats(); }
+void tern_shim_host_memory_reset_totals(void) { tern::pinned_allocator.reset_accumulated_stats(); }
+
+void tern_shim_exit(void) { tern::exiting.store(true); }

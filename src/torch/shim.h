@@ -29,6 +29,10 @@ void tern_shim_draws_on_host_set(bool on);
 /* torch.tern.set_sync_debug_mode: 0 nothing, 1 warn, 2 raise where a program waits for values. */
 void tern_shim_sync_debug_set(int mode);
 int tern_shim_sync_debug_get(void);
+/* Pinned host memory. Figures in this order: active blocks, active bytes, blocks, bytes; each as current, peak, allocated, freed. */
+void tern_shim_host_memory(int64_t figures[4][4]);
+void tern_shim_host_memory_reset_peaks(void);
+void tern_shim_host_memory_reset_totals(void);
 /* From now on storages leak instead of being released: the interpreter is going away. */
 void tern_shim_exit(void);
 

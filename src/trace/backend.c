@@ -85,6 +85,9 @@ static void trace_reset_totals(tern_backend_device *device) {
 static void trace_empty_cache(tern_backend_device *device) {
   if (device->engine) engine->empty_cache(device->engine);
 }
+static void trace_set_limit(tern_backend_device *device, int64_t bytes) {
+  if (device->engine) engine->set_limit(device->engine, bytes);
+}
 
 static void count(tern_backend_device *device, int64_t bytes, int64_t arrays) {
   pthread_mutex_lock(&device->lock);
@@ -238,6 +241,7 @@ const tern_backend tern_trace_backend = {
     .reset_peak = trace_reset_peak,
     .reset_totals = trace_reset_totals,
     .empty_cache = trace_empty_cache,
+    .set_limit = trace_set_limit,
     .allocate = trace_allocate,
     .release = trace_release,
     .upload = trace_upload,

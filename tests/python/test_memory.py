@@ -1,6 +1,7 @@
 """Memory figures, who holds what, the history and its snapshot, and torch.tern.stats()."""
 import gc
 import inspect
+import os
 import pickle
 
 import pytest
@@ -175,3 +176,39 @@ def test_stats_list_fallbacks_by_operator_and_line():
     assert torch.tern.fallbacks()[0] == tuple(row.values())
     torch.tern.reset_stats()
     assert torch.tern.stats()["fallbacks_by_operator"] == [] and torch.tern.stats()["fallbacks"] == 0
+
+
+# ---- a part of the device's memory, and pinned host memory ----
+def test_a_fraction_of_the_memory():
+    _, total = torch.tern.mem_get_info()
+    try:
+        torch.tern.set_per_process_memory_fraction(64 * 2**20 / total)
+        assert abs(torch.tern.get_per_process_memory_fraction() * total - 64 * 2**20) < 4096
+        with pytest.raises(torch.OutOfMemoryError, match="may hold 64.00? MiB"):
+            torch.empty(32 << 20, device="tern")
+        kept = torch.ones(6 << 20, device="tern") + 1
+        with pytest.raises(torch.OutOfMemoryError, match="the limit is 64.00? MiB .set for this process"):
+            values, places = kept.sort()
+            values[0].item()
+        assert kept[0].item() == 2 and torch.tern.mem_get_info()[1] == total
+    finally:
+        torch.tern.set_per_process_memory_fraction(1.0)
+    assert torch.ones(32 << 20, device="tern")[0].item() == 1
+    for wrong in (0, -1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="above 0 and at most 1"):
+            torch.tern.set_per_process_memory_fraction(wrong)
+
+
+def test_pinned_memory_has_figures():
+    torch.tern.reset_peak_host_memory_stats()
+    before = torch.tern.host_memory_stats()
+    pinned = torch.ones(1000).pin_memory()
+    during = torch.tern.host_memory_stats()
+    assert during["active_bytes.current"] - before["active_bytes.current"] == 4000 and during["num_host_alloc"] == before["num_host_alloc"] + 1
+    del pinned
+    after = torch.tern.memory.host_memory_stats_as_nested_dict()
+    assert after["active_bytes"]["current"] == before["active_bytes.current"] and after["active_bytes"]["peak"] == during["active_bytes.current"]
+    torch.tern.reset_accumulated_host_memory_stats()
+    assert torch.tern.host_memory_stats()["allocated_bytes.freed"] == 0
+    assert torch.tern.memory_cached() == torch.tern.memory_reserved() and torch.tern.memory.get_allocator_backend() == "tern"
+    assert f"{os.getpid()} uses" in torch.tern.list_gpu_processes()
