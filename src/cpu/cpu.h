@@ -45,7 +45,7 @@ typedef struct tern_kernel {
 
 /* One per instruction set. rows[kind].run is NULL where no kernel serves the operation directly (elementwise operations: interpret). */
 typedef struct tern_kernel_table {
-  const char *isa;          /* "baseline", "avx2", "avx512", "amx", "neon" */
+  const char *isa;          /* "baseline", "avx2", "avx512", "avx512_bf16", "amx", "neon" */
   tern_kernel rows[TERN_OP_COUNT];
   double (*peak)(int64_t rounds);          /* runs multiply-adds in registers; returns how many floating-point operations that were */
   const struct tern_block_machine *blocks; /* the block interpreter's instructions for this instruction set (blocks.h) */
@@ -55,7 +55,8 @@ typedef struct tern_kernel_table {
 __attribute__((weak)) const tern_kernel_table *tern_kernels_baseline(void);
 __attribute__((weak)) const tern_kernel_table *tern_kernels_avx2(void);    /* AVX2, FMA, F16C, BMI */
 __attribute__((weak)) const tern_kernel_table *tern_kernels_avx512(void);  /* AVX-512 F, BW, DQ, VL, CD and the above */
-__attribute__((weak)) const tern_kernel_table *tern_kernels_amx(void);     /* AMX-TILE, AMX-BF16 and the above; the process must have asked for its state (select.c) */
+__attribute__((weak)) const tern_kernel_table *tern_kernels_avx512_bf16(void); /* AVX512-BF16 and the above */
+__attribute__((weak)) const tern_kernel_table *tern_kernels_amx(void);     /* AMX-TILE, AMX-BF16 and AVX-512; the process must have asked for its state (select.c) */
 __attribute__((weak)) const tern_kernel_table *tern_kernels_neon(void);    /* AArch64 */
 bool tern_cpu_has_amx(void); /* asks the system for the state, once */
 /* Every table that this build has and this CPU can run, the best first; TERN_MOST_ISAS at most. Gives how many. */

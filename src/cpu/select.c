@@ -14,6 +14,8 @@ static bool has_avx512(void) {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
 }
 
+static bool has_avx512_bf16(void) { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
+
 /* The tiles' state is large: Linux keeps it for processes that asked (arch_prctl, ARCH_REQ_XCOMP_PERM) and otherwise ends whoever touches it. */
 static pthread_once_t amx_once = PTHREAD_ONCE_INIT;
 static bool amx_granted;
@@ -40,6 +42,7 @@ static const struct {
 } levels[] = {
 #if defined(__x86_64__)
     {"amx", tern_cpu_has_amx, tern_kernels_amx},
+    {"avx512_bf16", has_avx512_bf16, tern_kernels_avx512_bf16},
     {"avx512", has_avx512, tern_kernels_avx512},
     {"avx2", has_avx2, tern_kernels_avx2},
 #endif
@@ -66,7 +69,7 @@ tern_status tern_kernels_select(const tern_kernel_table **out) {
       if (levels[i].supported()) table = levels[i].table();
       else if (*wanted) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s, but this CPU does not have it; unset TERN_ISA to use the best one it has", wanted);
     }
-    if (!table) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s is not known on this machine; it takes 'baseline', 'avx2', 'avx512' or 'amx' (x86-64), 'neon' (AArch64), or nothing", wanted);
+    if (!table) return tern_error_new(TERN_BAD_SETTING, "TERN_ISA=%s is not known on this machine; it takes 'baseline', 'avx2', 'avx512', 'avx512_bf16' or 'amx' (x86-64), 'neon' (AArch64), or nothing", wanted);
     __atomic_store_n(&chosen, table, __ATOMIC_RELEASE);
   }
   *out = table;

@@ -1,21 +1,16 @@
-/* dot_general of bf16 on the matrix unit of recent x86-64 processors (AMX): sums in f32, results rounded once to bf16.
+/* dot_general of bf16 with instructions for it (unit.h): sums in f32, results rounded once to bf16.
  *
- * A tile register holds 16 rows of 64 bytes. TDPBF16PS adds to 16 x 16 sums the products of a tile of A (16 rows, 32 of k) and a tile of B in which two
- * consecutive k of a column lie side by side. So the side whose k is contiguous ("rows") is read where it lies, the other one is packed in that form ("strips" of
- * 32 columns); where the second operand is the one with contiguous k the product is computed transposed. Sums stay in tile registers.
+ * The instructions multiply pairs of consecutive k. So the side whose k is contiguous ("rows") is read where it lies, the other one is packed so that two consecutive k of a
+ * column lie side by side ("strips" of 32 columns); where the second operand is the one with contiguous k the product is computed transposed.
  *
  * The order of additions is the instruction's and depends on k alone: neither on strides, nor on which side was packed, nor on threads. Denormal
  * numbers count as zero.
  * Products that are too small to pay, of other types, or with dimensions that do not merge, go to the AVX-512 kernels. Called through table.c. */
 #include <stdatomic.h>
-#include "amx.h"
-#include "../tile.h"
+#include "dot_bf16.h"
+#include "unit.h"
 
 enum {
-  SIDE = 16,                 /* rows, and columns, of a tile of sums */
-  STRIP = 2 * SIDE,          /* columns of a strip, rows of a block */
-  DEPTH = 32,                /* of k in one tile */
-  TILE_WORDS = SIDE * DEPTH, /* elements of a tile */
   BLOCKS = 8,                /* blocks of rows in one chunk, at most */
   STRIPS = 8,                /* strips in one chunk, at most */
   REUSE = 4,                 /* rows are packed, too, where at least so many strips read them */
@@ -119,110 +114,6 @@ static void pack_block(const side *s, int64_t first, int64_t k, uint16_t *to) {
   }
 }
 
-/* ---- tiles ---- */
-
-typedef struct tile_config {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-} tile_config;
-static const tile_config whole_tiles = {.palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-
-/* 32 rows: 16 of them `row_bytes` apart, the others `second` elements on; the next tile of k is `step` elements on, the last one may be elsewhere. */
-typedef struct row_tiles {
-  const uint16_t *data, *last;
-  int64_t row_bytes, second, step;
-} row_tiles;
-
-/* sums[32][32] = (`more`: +=) rows times a strip. */
-static void multiply_two(const row_tiles *rows, int64_t k_tiles, const uint16_t *b, float *sums, bool more) {
-  if (more) {
-    _tile_loadd(0, sums, STRIP * 4);
-    _tile_loadd(1, sums + SIDE, STRIP * 4);
-    _tile_loadd(2, sums + SIDE * STRIP, STRIP * 4);
-    _tile_loadd(3, sums + SIDE * STRIP + SIDE, STRIP * 4);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  const uint16_t *a = rows->data;
-  int64_t row_bytes = rows->row_bytes, second = rows->second;
-  for (int64_t t = 0; t < k_tiles; t++, a += rows->step, b += 2 * TILE_WORDS) {
-    if (t == k_tiles - 1 && rows->last) {
-      a = rows->last;
-      row_bytes = 2 * DEPTH;
-      second = TILE_WORDS;
-    }
-    _tile_loadd(4, a, row_bytes);
-    _tile_loadd(6, b, 64);
-    _tile_loadd(7, b + TILE_WORDS, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + second, row_bytes);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-  _tile_stored(0, sums, STRIP * 4);
-  _tile_stored(1, sums + SIDE, STRIP * 4);
-  _tile_stored(2, sums + SIDE * STRIP, STRIP * 4);
-  _tile_stored(3, sums + SIDE * STRIP + SIDE, STRIP * 4);
-}
-
-/* The same where the strip has up to 16 columns. */
-static void multiply_narrow(const row_tiles *rows, int64_t k_tiles, const uint16_t *b, float *sums, bool more) {
-  if (more) {
-    _tile_loadd(0, sums, STRIP * 4);
-    _tile_loadd(2, sums + SIDE * STRIP, STRIP * 4);
-  } else {
-    _tile_zero(0);
-    _tile_zero(2);
-  }
-  const uint16_t *a = rows->data;
-  int64_t row_bytes = rows->row_bytes, second = rows->second;
-  for (int64_t t = 0; t < k_tiles; t++, a += rows->step, b += 2 * TILE_WORDS) {
-    if (t == k_tiles - 1 && rows->last) {
-      a = rows->last;
-      row_bytes = 2 * DEPTH;
-      second = TILE_WORDS;
-    }
-    _tile_loadd(4, a, row_bytes);
-    _tile_loadd(6, b, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(5, a + second, row_bytes);
-    _tile_dpbf16ps(2, 5, 6);
-  }
-  _tile_stored(0, sums, STRIP * 4);
-  _tile_stored(2, sums + SIDE * STRIP, STRIP * 4);
-}
-
-/* The same where there are up to 16 rows. */
-static void multiply_flat(const row_tiles *rows, int64_t k_tiles, const uint16_t *b, float *sums, bool more) {
-  if (more) {
-    _tile_loadd(0, sums, STRIP * 4);
-    _tile_loadd(1, sums + SIDE, STRIP * 4);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-  }
-  const uint16_t *a = rows->data;
-  int64_t row_bytes = rows->row_bytes;
-  for (int64_t t = 0; t < k_tiles; t++, a += rows->step, b += 2 * TILE_WORDS) {
-    if (t == k_tiles - 1 && rows->last) {
-      a = rows->last;
-      row_bytes = 2 * DEPTH;
-    }
-    _tile_loadd(4, a, row_bytes);
-    _tile_loadd(6, b, 64);
-    _tile_loadd(7, b + TILE_WORDS, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-  }
-  _tile_stored(0, sums, STRIP * 4);
-  _tile_stored(1, sums + SIDE, STRIP * 4);
-}
-
 /* ---- products ---- */
 
 static void put(const job *j, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t columns, const float *sums) {
@@ -269,7 +160,7 @@ static void multiply(const job *j, int64_t batch, int64_t block, int64_t block_e
   float *sums = (float *)(void *)scratch; /* [block][strip][32][32] */
   uint16_t *room = (uint16_t *)(void *)(scratch + sums_bytes((block_end - block) * (strip_end - strip)));
   uint16_t tail[STRIP * DEPTH] __attribute__((aligned(64)));
-  _tile_loadconfig(&whole_tiles);
+  unit_begin();
   /* Rows that are not packed are copied one block at a time, if at all. */
   const int64_t together = j->row_panels ? block_end - block : 1;
   for (; block < block_end; block += together) {
@@ -284,15 +175,13 @@ static void multiply(const job *j, int64_t batch, int64_t block, int64_t block_e
           const int64_t first = (block + r) * STRIP, n_rows = min_i64(STRIP, rows.outer - first);
           float *sum = sums + ((s - strip) * together + r) * STRIP * STRIP;
           const row_tiles part = {at.data + r * panel + t * at.step, ends ? at.last : NULL, at.row_bytes, at.second, at.step};
-          if (n_rows <= SIDE) multiply_flat(&part, tiles, b, sum, t > 0);
-          else if (columns <= SIDE) multiply_narrow(&part, tiles, b, sum, t > 0);
-          else multiply_two(&part, tiles, b, sum, t > 0);
+          unit_multiply(&part, n_rows, columns, tiles, b, sum, t > 0);
           if (ends) put(j, batch, first, n_rows, column, columns, sum);
         }
       }
     }
   }
-  _tile_release();
+  unit_end();
 }
 
 static void pack_chunk(void *context, int64_t chunk, int thread) {
@@ -345,7 +234,7 @@ static void batch_chunk(void *context, int64_t chunk, int thread) {
   }
 }
 
-bool tern_dot_bf16_serves_amx(const tern_gemm_product *g) {
+bool TERN_ISA_NAME(tern_dot_bf16_serves)(const tern_gemm_product *g) {
   if (g->a.dtype != TERN_BF16 || g->b.dtype != TERN_BF16 || g->c_dtype != TERN_BF16 || g->m < 2 || g->n < 2) return false;
   return g->m * g->n * g->k >= SMALL_WORK && !g->a.outer_offsets && !g->a.k_offsets && !g->b.outer_offsets && !g->b.k_offsets;
 }
@@ -362,7 +251,7 @@ static job plan(const tern_gemm_product *g) {
 
 static bool by_batches(const tern_gemm_product *g) { return tern_batch_count(g) > 1 && g->m * g->n * g->k <= BATCH_WORK; }
 
-size_t tern_dot_bf16_scratch_amx(const tern_gemm_product *g) {
+size_t TERN_ISA_NAME(tern_dot_bf16_scratch)(const tern_gemm_product *g) {
   const job j = plan(g);
   return by_batches(g) ? 0 : (size_t)((j.strips + (j.strips >= REUSE ? j.row_blocks : 0)) * j.k_tiles * 2 * TILE_WORDS) * sizeof(uint16_t);
 }
@@ -371,7 +260,7 @@ static tern_status outcome(const job *j) {
   return atomic_load(&j->no_memory) ? tern_error_new(TERN_OUT_OF_MEMORY, "dot_general: no host memory to pack an operand") : NULL;
 }
 
-tern_status tern_dot_bf16_run_amx(const tern_gemm_product *g, void *scratch) {
+tern_status TERN_ISA_NAME(tern_dot_bf16_run)(const tern_gemm_product *g, void *scratch) {
   job j = plan(g);
   const int64_t batches = tern_batch_count(g), work = g->m * g->n * g->k;
   if (by_batches(g)) {
