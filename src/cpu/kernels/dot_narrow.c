@@ -11,6 +11,7 @@
 
 typedef struct narrow {
   const tern_gemm_product *product;
+  tern_dtype matrix;
   int64_t outer, batches;
   int64_t block, blocks, batches_per_chunk;
 } narrow;
@@ -37,6 +38,14 @@ static void put_f64(tern_dtype dtype, const double *from, int64_t n, char *to) {
 #define T f32
 #define REAL float
 #define DTYPE TERN_F32
+#define N f32
+#define STORED float
+#include "dot_narrow_template.h"
+#define N bf16
+#define STORED uint16_t
+#include "dot_narrow_template.h"
+#define N f16
+#define STORED uint16_t
 #include "dot_narrow_template.h"
 #undef T
 #undef REAL
@@ -44,6 +53,8 @@ static void put_f64(tern_dtype dtype, const double *from, int64_t n, char *to) {
 #define T f64
 #define REAL double
 #define DTYPE TERN_F64
+#define N f64
+#define STORED double
 #include "dot_narrow_template.h"
 
 static void narrow_chunk(void *context, int64_t chunk, int thread) {
@@ -52,8 +63,12 @@ static void narrow_chunk(void *context, int64_t chunk, int thread) {
   int64_t first = chunk % job->blocks * job->block, count = job->outer - first < job->block ? job->outer - first : job->block;
   int64_t batch = chunk / job->blocks * job->batches_per_chunk, end = batch + job->batches_per_chunk;
   for (; batch < end && batch < job->batches; batch++) {
-    if (job->product->a.dtype == TERN_F64) narrow_block_f64(job, batch, first, count);
-    else narrow_block_f32(job, batch, first, count);
+    switch (job->matrix) {
+      case TERN_F64: narrow_block_f64(job, batch, first, count); break;
+      case TERN_BF16: narrow_block_bf16(job, batch, first, count); break;
+      case TERN_F16: narrow_block_f16(job, batch, first, count); break;
+      default: narrow_block_f32(job, batch, first, count);
+    }
   }
 }
 
@@ -61,6 +76,7 @@ void TERN_ISA_NAME(tern_dot_narrow)(const tern_gemm_product *g) {
   narrow job = {.product = g, .outer = g->m == 1 ? g->n : g->m, .batches = tern_batch_count(g)};
   if (!job.outer || !job.batches) return;
   const tern_gemm_side *matrix = g->m == 1 ? &g->b : &g->a;
+  job.matrix = matrix->dtype;
   int64_t least = 16, most = ROWS_BLOCK;
   if (matrix->outer_stride == 1 && matrix->k_stride != 1) { /* columns: long stretches of each row, or every row of every chunk is a new page */
     most = job.outer / 4 < ROWS_BLOCK ? ROWS_BLOCK : job.outer / 4 > OUTER_BLOCK ? OUTER_BLOCK : job.outer / 4 / 16 * 16;
