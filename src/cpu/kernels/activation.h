@@ -1,8 +1,8 @@
 /* GELU and its gradient on one vector: a template over REAL (real.h). Whoever computes GELU takes it from here, so that its bits are the same everywhere.
- * The formulas, and their order of operations, are PyTorch's. */
+ * The formulas are PyTorch's. */
 
 /* x Phi(x), Phi(x) = (1 + erf(x / sqrt 2)) / 2 */
-TERN_INLINE VECTOR V(gelu_erf)(VECTOR x) { return x * ((REAL)0.5 * ((REAL)1 + V(erf)(x * (REAL)0.70710678118654752440))); }
+TERN_INLINE VECTOR V(gelu_erf)(VECTOR x) { return (REAL)0.5 * x * V(twice_normal_cdf)(x); }
 
 /* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 */
 TERN_INLINE VECTOR V(gelu_tanh)(VECTOR x) {
@@ -12,7 +12,7 @@ TERN_INLINE VECTOR V(gelu_tanh)(VECTOR x) {
 
 /* gy (Phi(x) + x phi(x)), phi(x) = exp(-x^2/2) / sqrt(2 pi) */
 TERN_INLINE VECTOR V(gelu_erf_grad)(VECTOR gy, VECTOR x) {
-  VECTOR cdf = (REAL)0.5 * ((REAL)1 + V(erf)(x * (REAL)0.70710678118654752440)), pdf = V(exp)(x * x * (REAL)-0.5) * (REAL)0.39894228040143267794;
+  VECTOR cdf = (REAL)0.5 * V(twice_normal_cdf)(x), pdf = V(exp)(x * x * (REAL)-0.5) * (REAL)0.39894228040143267794;
   return gy * (cdf + x * pdf);
 }
 

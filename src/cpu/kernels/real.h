@@ -24,6 +24,7 @@ TERN_INLINE vf32 vf32_exp_below(vf32 x) {
 }
 TERN_INLINE vf32 vf32_log(vf32 x) { return tern_v_log(x); }
 TERN_INLINE vf32 vf32_erf(vf32 x) { return tern_v_erf(x); }
+TERN_INLINE vf32 vf32_twice_normal_cdf(vf32 x) { return tern_v_twice_normal_cdf(x); }
 TERN_INLINE vf32 vf32_tanh(vf32 x) { return tern_v_tanh(x); }
 
 /* ---- f64: what vector.h has for f32; the elementary functions are the C library's, lane by lane ---- */
@@ -55,6 +56,7 @@ TERN_F64_BY_LANE(erf)
 TERN_F64_BY_LANE(tanh)
 #undef TERN_F64_BY_LANE
 TERN_INLINE vf64 vf64_exp_below(vf64 x) { return vf64_exp(x); }
+TERN_INLINE vf64 vf64_twice_normal_cdf(vf64 x) { return 1.0 + vf64_erf(x * 0.70710678118654752440); }
 
 /* ---- rows of any floating-point dtype ---- */
 
