@@ -119,9 +119,15 @@ static tern_verdict infer_glu(const tern_call *call, tern_draft *draft) {
   int dim;
   if (!x || x->rank == 0 || !tern_wrap_dim(tern_arg_int(call, 1, -1), x->rank, &dim) || x->sizes[dim] % 2 != 0) return TERN_REJECT;
   if (!tern_nn_is_float(x)) return TERN_FALL_BACK;
-  tern_draft_attr(draft, dim);
-  tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes)->sizes[dim] /= 2;
-  return tern_draft_tensor(draft, x);
+  /* The operands are views of the two halves, as PyTorch's TensorIterator sees them: so the result's strides follow theirs. */
+  tern_draft_output *output = tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes);
+  output->sizes[dim] /= 2;
+  output->layout = TERN_LIKE_OPERANDS;
+  tern_tensor half[2] = {*x, *x};
+  half[0].sizes = half[1].sizes = output->sizes;
+  half[0].count = half[1].count = x->count / 2;
+  half[1].offset += output->sizes[dim] * x->strides[dim];
+  return tern_nn_operands(draft, 2, (const tern_tensor *[]){&half[0], &half[1]});
 }
 
 static tern_verdict infer_glu_backward(const tern_call *call, tern_draft *draft) {
@@ -152,9 +158,7 @@ static void halves(tern_program *p, tern_value x, int dim, tern_value out[2]) {
 
 static tern_status lower_glu(const tern_lowering *node, tern_value *results) {
   tern_program *p = node->program;
-  tern_value half[2];
-  halves(p, tern_nn_widen(p, node->operands[0]), (int)node->attrs[0], half);
-  results[0] = tern_nn_result(node, 0, tern_multiply(p, half[0], tern_logistic(p, half[1])));
+  results[0] = tern_nn_result(node, 0, tern_multiply(p, tern_nn_widen(p, node->operands[0]), tern_logistic(p, tern_nn_widen(p, node->operands[1]))));
   return NULL;
 }
 

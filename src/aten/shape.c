@@ -198,7 +198,10 @@ static tern_verdict infer_roll(const tern_call *call, tern_draft *draft) {
     moves = moves && shift != 0;
   }
   tern_draft_output *output = tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes);
-  if (n_dims && moves && looks_channels_last(x)) set_channels_last(output); /* PyTorch joins two slices with cat, which an empty one makes contiguous */
+  if (x->count == 0) { /* PyTorch clones what is empty */
+    output->layout = TERN_GIVEN;
+    tern_layout_strides_like(x, output->strides);
+  } else if (n_dims && moves && looks_channels_last(x)) set_channels_last(output); /* PyTorch joins two slices with cat, which an empty one makes contiguous */
   return TERN_RECORD;
 }
 

@@ -178,6 +178,15 @@ def test_shapes():
         compare(change, x)
 
 
+def test_strides_follow_the_operands():
+    for x in (floats(4, 6).detach().t(), floats(2, 4, 6).detach().transpose(0, 2), floats(6, 4).detach()[::2], floats(2, 4, 3, 3).detach().to(memory_format=torch.channels_last)):
+        for dim in range(x.dim()):
+            if x.shape[dim] % 2 == 0:
+                compare(lambda t: F.glu(t, dim), x.requires_grad_())
+    for empty in (torch.empty(0, 3).t(), torch.empty(3, 0, 2), torch.empty(2, 4, 0, 3).to(memory_format=torch.channels_last)):
+        compare(lambda t: t.roll(1, 0), empty)
+
+
 def test_sorting():
     x = torch.tensor([[3.0, 1.0, 2.0, 5.0], [0.0, -1.0, 7.0, 4.0]], requires_grad=True)
     compare(lambda t: t.sort(1), x)
