@@ -194,12 +194,18 @@ static tern_status lower_normal_tensors(const tern_lowering *node, tern_value *r
 /* ---- Bernoulli: 1 where a uniform number is below p ---- */
 
 static bool is_probability(double p) { return p >= 0 && p <= 1; }
+/* New results are contiguous in PyTorch, whatever the strides of the argument. */
+static tern_verdict start_contiguous(const tern_call *call, tern_draft *draft) {
+  tern_verdict verdict = start(call, draft, 1);
+  draft->outputs[0].layout = TERN_CONTIGUOUS;
+  return verdict;
+}
 
 /* bernoulli_.float(self, p), bernoulli.p(self, p) */
 static tern_verdict infer_bernoulli_float(const tern_call *call, tern_draft *draft) {
   double probability = tern_arg_double(call, 1, 0.5);
   if (!is_probability(probability)) return TERN_REJECT;
-  tern_verdict verdict = start(call, draft, 1);
+  tern_verdict verdict = start_contiguous(call, draft);
   tern_draft_double(draft, TERN_F32, probability, false);
   return verdict;
 }
@@ -210,7 +216,7 @@ static tern_verdict infer_bernoulli(const tern_call *call, tern_draft *draft) {
   if (!x) return TERN_REJECT;
   if (!tern_nn_is_float(x)) return TERN_FALL_BACK;
   tern_verdict verdict = tern_draft_tensor(draft, x);
-  return verdict == TERN_RECORD ? start(call, draft, 1) : verdict;
+  return verdict == TERN_RECORD ? start_contiguous(call, draft) : verdict;
 }
 
 static tern_verdict infer_bernoulli_tensor(const tern_call *call, tern_draft *draft) {

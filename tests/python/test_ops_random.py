@@ -232,3 +232,14 @@ def test_a_training_step_has_the_masks_of_the_cpu():
         results.append((w.detach().cpu(), losses))
     assert torch.equal(results[0][0], results[1][0])
     torch.testing.assert_close(torch.tensor(results[0][1]), torch.tensor(results[1][1]), rtol=1e-5, atol=0)
+
+
+def test_strides_of_draws():
+    """What PyTorch makes contiguous and what it makes like the argument."""
+    strides = {}
+    for device in ("cpu", "tern"):
+        p = torch.full((3, 4), 0.5, device=device).t()
+        draws = [torch.bernoulli(p), torch.bernoulli(p, 0.5), torch.ops.aten.bernoulli.Tensor(p, p), torch.bernoulli(p, out=torch.empty(0, device=device)), torch.rand_like(p)]
+        draws += [torch.nn.functional.dropout(p), torch.normal(p, 1.0), torch.normal(0.0, p), torch.normal(p, p), torch.ops.aten.exponential(p), torch.ops.aten.random(p)]
+        strides[device] = [draw.stride() for draw in draws]
+    assert strides["tern"] == strides["cpu"]
