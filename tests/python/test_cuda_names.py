@@ -204,7 +204,7 @@ ACCELERATOR = {
     "reset_peak_memory_stats": lambda f: f() is None,
     "set_device_idx": lambda f: f(0) is None,
     "set_device_index": lambda f: f(0) is None,
-    "set_stream": lambda f: f(torch.Stream("tern:0")) is None,
+    "set_stream": lambda f: f(torch.Stream("tern:0")) is None and f(torch.tern.default_stream()) is None,
     "synchronize": lambda f: f() is None and f("tern:1") is None,
 }
 # Graph: capture, as in ABSENT above; PyTorch says "Graph is not supported on device type: tern".
