@@ -28,9 +28,9 @@ tern_status tern_pjrt_make_room(tern_backend_device *device, int64_t bytes) {
   pthread_mutex_unlock(&device->lock);
   if (fits) return NULL;
   char texts[3][32];
-  return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory on %s:%d: %s asked for, %s in use, the limit is %s (TERN_MEMORY_LIMIT)", device->name, device->ordinal,
+  return tern_error_new(TERN_OUT_OF_MEMORY, "out of memory on %s:%d: %s asked for, %s in use, the limit is %s (%s)", device->name, device->ordinal,
                         tern_bytes_text(bytes, texts[0], sizeof texts[0]), tern_bytes_text(used, texts[1], sizeof texts[1]),
-                        tern_bytes_text(device->limit, texts[2], sizeof texts[2]));
+                        tern_bytes_text(device->limit, texts[2], sizeof texts[2]), *tern_setting_text(TERN_SETTING_MEMORY_LIMIT) ? "TERN_MEMORY_LIMIT" : "set for this process");
 }
 
 /* ---- buffers ---- */

@@ -133,7 +133,7 @@ extern "C" void tern_shim_host_memory(int64_t figures[4][4]) {
     memcpy(figures[i], row, sizeof row);
   }
 }
-void tern_shim_host_memory_reset_peaks(void) { tern::pinned_allocator.reset_peak_stats(); }
-void tern_shim_host_memory_reset_totals(void) { tern::pinned_allocator.reset_accumulated_stats(); }
+extern "C" void tern_shim_host_memory_reset_peaks(void) { tern::pinned_allocator.reset_peak_stats(); }
+extern "C" void tern_shim_host_memory_reset_totals(void) { tern::pinned_allocator.reset_accumulated_stats(); }
 
-void tern_shim_exit(void) { tern::exiting.store(true); }
+extern "C" void tern_shim_exit(void) { tern::exiting.store(true); }

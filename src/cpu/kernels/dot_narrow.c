@@ -3,6 +3,7 @@
  * The sum over k is kept in as many partial sums as a vector has lanes (lane k % lanes), folded by halves at the end. Rows of the matrix give that order
  * with whole vectors along k; columns give it with one row of sums per lane. Either way the same bits, so that a transposed view and its copy agree. */
 #include "dot.h"
+#include "vector.h"
 
 #define K_BLOCK 2048     /* of the vector at a time; a multiple of every lane count */
 #define OUTER_BLOCK 1024 /* most results in one chunk */
@@ -11,7 +12,6 @@
 
 typedef struct narrow {
   const tern_gemm_product *product;
-  tern_dtype matrix;
   int64_t outer, batches;
   int64_t block, blocks, batches_per_chunk;
 } narrow;
@@ -34,6 +34,19 @@ static void put_f64(tern_dtype dtype, const double *from, int64_t n, char *to) {
   (void)dtype;
   memcpy(to, from, (size_t)n * 8);
 }
+
+/* One vector of f32 from half precision in memory. */
+_Static_assert((int)TILE_LANES_f32 == (int)VF32_LANES, "a tile's vectors are vector.h's");
+#define LOAD_HALF(N)                                                                           \
+  TILE_INLINE tile_f32 tile_load_##N(const uint16_t *p) { return (tile_f32)vf32_load_##N(p); } \
+  TILE_INLINE tile_f32 tile_load_first_##N(const uint16_t *p, int64_t n) {                     \
+    uint16_t first[TILE_LANES_f32] = {0};                                                      \
+    memcpy(first, p, (size_t)n * sizeof *p);                                                   \
+    return tile_load_##N(first);                                                               \
+  }
+LOAD_HALF(bf16)
+LOAD_HALF(f16)
+#undef LOAD_HALF
 
 #define T f32
 #define REAL float
@@ -63,7 +76,7 @@ static void narrow_chunk(void *context, int64_t chunk, int thread) {
   int64_t first = chunk % job->blocks * job->block, count = job->outer - first < job->block ? job->outer - first : job->block;
   int64_t batch = chunk / job->blocks * job->batches_per_chunk, end = batch + job->batches_per_chunk;
   for (; batch < end && batch < job->batches; batch++) {
-    switch (job->matrix) {
+    switch (job->product->a.dtype) {
       case TERN_F64: narrow_block_f64(job, batch, first, count); break;
       case TERN_BF16: narrow_block_bf16(job, batch, first, count); break;
       case TERN_F16: narrow_block_f16(job, batch, first, count); break;
@@ -76,7 +89,6 @@ void TERN_ISA_NAME(tern_dot_narrow)(const tern_gemm_product *g) {
   narrow job = {.product = g, .outer = g->m == 1 ? g->n : g->m, .batches = tern_batch_count(g)};
   if (!job.outer || !job.batches) return;
   const tern_gemm_side *matrix = g->m == 1 ? &g->b : &g->a;
-  job.matrix = matrix->dtype;
   int64_t least = 16, most = ROWS_BLOCK;
   if (matrix->outer_stride == 1 && matrix->k_stride != 1) { /* columns: long stretches of each row, or every row of every chunk is a new page */
     most = job.outer / 4 < ROWS_BLOCK ? ROWS_BLOCK : job.outer / 4 > OUTER_BLOCK ? OUTER_BLOCK : job.outer / 4 / 16 * 16;

@@ -23,7 +23,6 @@ TERN_INLINE vf32 vf32_exp_below(vf32 x) {
   return vf32_select(x < -87.0f, vf32_splat(0.0f), vf32_scale_whole(1.0f + tern_v_exp_less_one(r), n));
 }
 TERN_INLINE vf32 vf32_log(vf32 x) { return tern_v_log(x); }
-TERN_INLINE vf32 vf32_erf(vf32 x) { return tern_v_erf(x); }
 TERN_INLINE vf32 vf32_twice_normal_cdf(vf32 x) { return tern_v_twice_normal_cdf(x); }
 TERN_INLINE vf32 vf32_tanh(vf32 x) { return tern_v_tanh(x); }
 

@@ -186,41 +186,4 @@ TILE_INLINE void tile_narrow_f16(uint16_t *to, const float *from, int64_t n) {
   for (; i < n; i++) to[i] = tern_f32_to_f16(from[i]);
 }
 
-/* ---- one vector of f32 from half precision in memory ---- */
-#if TILE_LANES_f32 == 16
-TILE_INLINE tile_f32 tile_wide_bf16(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
-TILE_INLINE tile_f32 tile_load_bf16(const uint16_t *p) { return tile_wide_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-TILE_INLINE tile_f32 tile_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-TILE_INLINE tile_f32 tile_load_first_bf16(const uint16_t *p, int64_t n) { return tile_wide_bf16(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p)); }
-TILE_INLINE tile_f32 tile_load_first_f16(const uint16_t *p, int64_t n) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p)); }
-#else
-#if TILE_LANES_f32 == 8
-TILE_INLINE tile_f32 tile_load_bf16(const uint16_t *p) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
-}
-TILE_INLINE tile_f32 tile_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)); }
-#else
-TILE_INLINE tile_f32 tile_load_bf16(const uint16_t *p) {
-  float wide[TILE_LANES_f32];
-  tile_widen_bf16(wide, p, TILE_LANES_f32);
-  return tile_load_f32(wide);
-}
-TILE_INLINE tile_f32 tile_load_f16(const uint16_t *p) {
-  float wide[TILE_LANES_f32];
-  tile_widen_f16(wide, p, TILE_LANES_f32);
-  return tile_load_f32(wide);
-}
-#endif
-TILE_INLINE tile_f32 tile_load_first_bf16(const uint16_t *p, int64_t n) {
-  uint16_t first[TILE_LANES_f32] = {0};
-  memcpy(first, p, (size_t)n * sizeof *p);
-  return tile_load_bf16(first);
-}
-TILE_INLINE tile_f32 tile_load_first_f16(const uint16_t *p, int64_t n) {
-  uint16_t first[TILE_LANES_f32] = {0};
-  memcpy(first, p, (size_t)n * sizeof *p);
-  return tile_load_f16(first);
-}
-#endif
-
 #endif

@@ -10,18 +10,18 @@ static const tile_config whole_tiles = {.palette = 1, .row_bytes = {64, 64, 64, 
 static inline void unit_begin(void) { _tile_loadconfig(&whole_tiles); }
 static inline void unit_end(void) { _tile_release(); }
 
-/* sums[32][32] = (`more`: +=) rows times a strip. */
-static void tiles_multiply_two(const row_tiles *rows, int64_t k_tiles, const uint16_t *b, float *sums, bool more) {
+/* sums[32][32] = (`more`: +=) rows times a strip; of the rows and of the columns only the first 16 where the constants say so. */
+TILE_INLINE void tiles_multiply(const bool all_rows, const bool all_columns, const row_tiles *rows, int64_t k_tiles, const uint16_t *b, float *sums, bool more) {
   if (more) {
     _tile_loadd(0, sums, STRIP * 4);
-    _tile_loadd(1, sums + SIDE, STRIP * 4);
-    _tile_loadd(2, sums + SIDE * STRIP, STRIP * 4);
-    _tile_loadd(3, sums + SIDE * STRIP + SIDE, STRIP * 4);
+    if (all_columns) _tile_loadd(1, sums + SIDE, STRIP * 4);
+    if (all_rows) _tile_loadd(2, sums + SIDE * STRIP, STRIP * 4);
+    if (all_rows && all_columns) _tile_loadd(3, sums + SIDE * STRIP + SIDE, STRIP * 4);
   } else {
     _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    if (all_columns) _tile_zero(1);
+    if (all_rows) _tile_zero(2);
+    if (all_rows && all_columns) _tile_zero(3);
   }
   const uint16_t *a = rows->data;
   int64_t row_bytes = rows->row_bytes, second = rows->second;
@@ -33,74 +33,22 @@ static void tiles_multiply_two(const row_tiles *rows, int64_t k_tiles, const uin
     }
     _tile_loadd(4, a, row_bytes);
     _tile_loadd(6, b, 64);
-    _tile_loadd(7, b + TILE_WORDS, 64);
+    if (all_columns) _tile_loadd(7, b + TILE_WORDS, 64);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
+    if (all_columns) _tile_dpbf16ps(1, 4, 7);
+    if (!all_rows) continue;
     _tile_loadd(5, a + second, row_bytes);
     _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    if (all_columns) _tile_dpbf16ps(3, 5, 7);
   }
   _tile_stored(0, sums, STRIP * 4);
-  _tile_stored(1, sums + SIDE, STRIP * 4);
-  _tile_stored(2, sums + SIDE * STRIP, STRIP * 4);
-  _tile_stored(3, sums + SIDE * STRIP + SIDE, STRIP * 4);
-}
-
-/* The same where the strip has up to 16 columns. */
-static void tiles_multiply_narrow(const row_tiles *rows, int64_t k_tiles, const uint16_t *b, float *sums, bool more) {
-  if (more) {
-    _tile_loadd(0, sums, STRIP * 4);
-    _tile_loadd(2, sums + SIDE * STRIP, STRIP * 4);
-  } else {
-    _tile_zero(0);
-    _tile_zero(2);
-  }
-  const uint16_t *a = rows->data;
-  int64_t row_bytes = rows->row_bytes, second = rows->second;
-  for (int64_t t = 0; t < k_tiles; t++, a += rows->step, b += 2 * TILE_WORDS) {
-    if (t == k_tiles - 1 && rows->last) {
-      a = rows->last;
-      row_bytes = 2 * DEPTH;
-      second = TILE_WORDS;
-    }
-    _tile_loadd(4, a, row_bytes);
-    _tile_loadd(6, b, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(5, a + second, row_bytes);
-    _tile_dpbf16ps(2, 5, 6);
-  }
-  _tile_stored(0, sums, STRIP * 4);
-  _tile_stored(2, sums + SIDE * STRIP, STRIP * 4);
-}
-
-/* The same where there are up to 16 rows. */
-static void tiles_multiply_flat(const row_tiles *rows, int64_t k_tiles, const uint16_t *b, float *sums, bool more) {
-  if (more) {
-    _tile_loadd(0, sums, STRIP * 4);
-    _tile_loadd(1, sums + SIDE, STRIP * 4);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-  }
-  const uint16_t *a = rows->data;
-  int64_t row_bytes = rows->row_bytes;
-  for (int64_t t = 0; t < k_tiles; t++, a += rows->step, b += 2 * TILE_WORDS) {
-    if (t == k_tiles - 1 && rows->last) {
-      a = rows->last;
-      row_bytes = 2 * DEPTH;
-    }
-    _tile_loadd(4, a, row_bytes);
-    _tile_loadd(6, b, 64);
-    _tile_loadd(7, b + TILE_WORDS, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-  }
-  _tile_stored(0, sums, STRIP * 4);
-  _tile_stored(1, sums + SIDE, STRIP * 4);
+  if (all_columns) _tile_stored(1, sums + SIDE, STRIP * 4);
+  if (all_rows) _tile_stored(2, sums + SIDE * STRIP, STRIP * 4);
+  if (all_rows && all_columns) _tile_stored(3, sums + SIDE * STRIP + SIDE, STRIP * 4);
 }
 
 static void unit_multiply(const row_tiles *rows, int64_t n_rows, int64_t columns, int64_t k_tiles, const uint16_t *b, float *sums, bool more) {
-  if (n_rows <= SIDE) tiles_multiply_flat(rows, k_tiles, b, sums, more);
-  else if (columns <= SIDE) tiles_multiply_narrow(rows, k_tiles, b, sums, more);
-  else tiles_multiply_two(rows, k_tiles, b, sums, more);
+  if (n_rows <= SIDE) tiles_multiply(false, true, rows, k_tiles, b, sums, more);
+  else if (columns <= SIDE) tiles_multiply(true, false, rows, k_tiles, b, sums, more);
+  else tiles_multiply(true, true, rows, k_tiles, b, sums, more);
 }
