@@ -13,6 +13,7 @@
   F(matmul)                   \
   F(grouped)                  \
   F(reduce)                   \
+  F(running)                  \
   F(statistics)               \
   F(shape)                    \
   F(fill)                     \

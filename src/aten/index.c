@@ -2,13 +2,15 @@
  * index_tensors.c, its rows in the table here.
  *
  * Indices are checked while the program runs (check): an index out of range fails the launch before anything is written. Tensors of rank 0 count as
- * one-dimensional. bool accumulates nowhere; f16 and bf16 accumulate in f32. */
+ * one-dimensional. f16 and bf16 accumulate in f32. */
 #include <math.h>
 #include "index.h"
 #include "layout.h"
 
 /* ---- reading along a dimension ---- */
 
+static int64_t size_at(const tern_tensor *t, int dim) { return t->rank == 0 ? 1 : t->sizes[dim]; }
+static int rank_of(const tern_tensor *t) { return t->rank == 0 ? 1 : t->rank; }
 static bool is_index_vector(const tern_tensor *index) { return index->rank <= 1; }
 
 /* (self, dim, index) */
@@ -17,23 +19,21 @@ static tern_verdict infer_select(const tern_call *call, tern_draft *draft) {
   int dim;
   if (!x || !index || !tern_wrap_dim(tern_arg_int(call, 1, 0), x->rank, &dim) || !is_index_vector(index)) return TERN_REJECT;
   if (!tern_out_is(call, 0, (tern_dtype)x->dtype)) return TERN_REJECT;
-  if (!tern_nn_is_index(index) || x->rank == 0 || (x->count == 0 && index->count > 0)) return TERN_FALL_BACK;
+  if (!tern_nn_is_index(index) || (index->count > 0 && size_at(x, dim) == 0) || (x->rank == 0 && index->count != 1)) return TERN_FALL_BACK;
   tern_draft_attr(draft, dim);
-  tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes)->sizes[dim] = index->count;
+  tern_draft_output *result = tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes);
+  if (x->rank) result->sizes[dim] = index->count;
   return tern_nn_operands(draft, 2, (const tern_tensor *[]){x, index});
 }
 
 static tern_status lower_select(const tern_lowering *node, tern_value *results) {
   tern_program *p = node->program;
-  tern_value x = node->operands[0], index = tern_nn_at_least_1d(p, node->operands[1]);
+  tern_value x = tern_nn_at_least_1d(p, node->operands[0]), index = tern_nn_at_least_1d(p, node->operands[1]);
   int dim = (int)node->attrs[0];
   tern_check_index(p, index, 0, tern_value_dims(p, x)[dim] - 1);
-  results[0] = tern_take(p, x, index, dim);
+  results[0] = tern_nn_result(node, 0, tern_take(p, x, index, dim));
   return NULL;
 }
-
-static int64_t size_at(const tern_tensor *t, int dim) { return t->rank == 0 ? 1 : t->sizes[dim]; }
-static int rank_of(const tern_tensor *t) { return t->rank == 0 ? 1 : t->rank; }
 
 /* Whether `index` is no larger than `other`, but perhaps in dimension `except`. */
 static bool is_within(const tern_tensor *index, const tern_tensor *other, int except) {
@@ -49,7 +49,7 @@ static tern_verdict infer_gather(const tern_call *call, tern_draft *draft) {
   int dim;
   if (!x || !index || !tern_wrap_dim(tern_arg_int(call, 1, 0), x->rank, &dim)) return TERN_REJECT;
   if (!tern_out_is(call, 0, (tern_dtype)x->dtype)) return TERN_REJECT;
-  if (!tern_nn_is_index(index)) return TERN_FALL_BACK;
+  if (!tern_nn_is_index(index) && index->count > 0) return TERN_FALL_BACK; /* of an empty one PyTorch does not look at the dtype */
   if (index->count > 0 && !is_within(index, x, dim)) return TERN_REJECT;
   if (index->count > 0 && x->count == 0) return TERN_FALL_BACK;
   tern_draft_attr(draft, dim);
@@ -86,14 +86,18 @@ static tern_status lower_take(const tern_lowering *node, tern_value *results) {
 
 enum { DIM, HOW, EXCLUDES_SELF, IS_MEAN };
 
-static bool accumulates(const tern_tensor *x, int64_t how) { return how == TERN_SET || (x->dtype != TERN_BOOL && x->dtype < TERN_C64); }
+static bool accumulates(const tern_tensor *x, int64_t how) { return how == TERN_SET || x->dtype < TERN_C64; }
+
+tern_dtype tern_index_combined_in(tern_dtype dtype, tern_combine how) {
+  return how == TERN_SET ? dtype : dtype == TERN_BOOL ? TERN_I32 : tern_compute_dtype(dtype);
+}
 
 /* `src`: argument 3 is a tensor at least as large as index; else a number. */
 static tern_verdict infer_any_scatter(const tern_call *call, tern_draft *draft, bool src, int64_t how, bool excludes_self, bool mean) {
   const tern_tensor *x = tern_arg_tensor(call, 0), *index = tern_arg_tensor(call, 2), *update = src ? tern_arg_tensor(call, 3) : NULL;
   int dim;
   if (!x || !index || (src && !update) || !tern_wrap_dim(tern_arg_int(call, 1, 0), x->rank, &dim)) return TERN_REJECT;
-  if (how < 0 || !tern_nn_is_index(index) || !accumulates(x, how) || (mean && !tern_nn_is_float(x))) return TERN_FALL_BACK;
+  if (how < 0 || (!tern_nn_is_index(index) && index->count > 0) || !accumulates(x, how) || (mean && !tern_nn_is_float(x))) return TERN_FALL_BACK;
   if (index->count > 0 && (!is_within(index, x, dim) || (src && !is_within(index, update, -1)))) return TERN_REJECT;
   if (src && update->dtype != x->dtype) return TERN_REJECT;
   if (index->count > 0 && x->count == 0) return TERN_FALL_BACK;
@@ -156,7 +160,7 @@ static tern_status lower_scatter(const tern_lowering *node, tern_value *results)
   int dim = (int)attrs[DIM];
   tern_combine how = (tern_combine)attrs[HOW];
   tern_value base = tern_nn_at_least_1d(p, node->operands[0]), index = tern_nn_at_least_1d(p, node->operands[1]);
-  tern_dtype dtype = how == TERN_SET ? tern_value_dtype(p, base) : tern_compute_dtype(tern_value_dtype(p, base));
+  tern_dtype dtype = tern_index_combined_in(tern_value_dtype(p, base), how);
   if (tern_nn_count(p, index) == 0) {
     results[0] = node->operands[0];
     return NULL;
@@ -224,14 +228,14 @@ static tern_status lower_slices(const tern_lowering *node, tern_value *results) 
   int dim = (int)node->attrs[DIM];
   tern_combine how = (tern_combine)node->attrs[HOW];
   tern_value base = tern_nn_at_least_1d(p, node->operands[0]), index = tern_nn_at_least_1d(p, node->operands[1]);
-  tern_dtype dtype = how == TERN_SET ? tern_value_dtype(p, base) : tern_compute_dtype(tern_value_dtype(p, base));
+  tern_dtype dtype = tern_index_combined_in(tern_value_dtype(p, base), how);
   int rank = tern_value_rank(p, base);
   int64_t dims[TERN_MAX_RANK], range = tern_value_dims(p, base)[dim];
   memcpy(dims, tern_value_dims(p, base), (size_t)rank * sizeof *dims);
   dims[dim] = tern_nn_count(p, index);
   tern_value update = tern_convert(p, node->n_operands == 3 ? node->operands[2] : node->scalars[0], dtype);
   update = tern_nn_count(p, update) == 1 ? tern_broadcast_to(p, tern_reshape(p, update, 0, NULL), rank, dims) : tern_reshape(p, update, rank, dims);
-  if (how == TERN_COMBINE_ADD && node->scalar_kinds[0] != TERN_SCALAR_ONE) update = tern_multiply(p, update, tern_convert(p, node->scalars[0], dtype));
+  if (node->attrs[HOW] == TERN_COMBINE_ADD && node->scalar_kinds[0] != TERN_SCALAR_ONE) update = tern_multiply(p, update, tern_convert(p, node->scalars[0], dtype));
   if (node->attrs[WRAPS])
     index = tern_index_wrapped(p, index, range);
   else
@@ -255,7 +259,7 @@ static tern_status lower_put(const tern_lowering *node, tern_value *results) {
   tern_program *p = node->program;
   tern_combine how = (tern_combine)node->attrs[HOW];
   tern_value base = tern_nn_flat(p, node->operands[0]);
-  tern_dtype dtype = how == TERN_SET ? tern_value_dtype(p, base) : tern_compute_dtype(tern_value_dtype(p, base));
+  tern_dtype dtype = tern_index_combined_in(tern_value_dtype(p, base), how);
   tern_value index = tern_index_wrapped(p, tern_nn_flat(p, node->operands[1]), tern_nn_count(p, base));
   tern_value update = tern_convert(p, tern_nn_flat(p, node->operands[2]), dtype);
   results[0] = tern_nn_result(node, 0, tern_put(p, tern_convert(p, base, dtype), index, update, 0, how));

@@ -130,7 +130,7 @@ tern_verdict tern_index_put_infer(const tern_call *call, tern_draft *draft) {
   int first = 0;
   if (!x || !values || call->n_arguments < 3) return TERN_REJECT;
   bool accumulate = tern_arg_bool(call, 3, false), on_device = values->device >= 0;
-  if (values->dtype != x->dtype || (accumulate && (x->dtype == TERN_BOOL || x->dtype >= TERN_C64)) || tern_layout_writes_repeats(call, x)) return TERN_FALL_BACK;
+  if (values->dtype != x->dtype || (accumulate && x->dtype >= TERN_C64) || tern_layout_writes_repeats(call, x)) return TERN_FALL_BACK;
   tern_verdict verdict = tern_draft_tensor(draft, x);
   if (verdict != TERN_RECORD) return verdict;
   const tern_tensor *mask = values->count == 1 && !accumulate ? mask_of(call, x, &first) : NULL;
@@ -221,8 +221,8 @@ tern_status tern_index_put_lower(const tern_lowering *node, tern_value *results)
   const int64_t *attrs = node->attrs + PLAN;
   int k = (int)attrs[K];
   flattened f = flatten(node, attrs, node->operands + 1);
-  tern_dtype dtype = tern_value_dtype(p, f.base);
-  if (node->attrs[ACCUMULATES]) dtype = tern_compute_dtype(dtype);
+  tern_combine how = node->attrs[ACCUMULATES] ? TERN_COMBINE_ADD : TERN_SET;
+  tern_dtype dtype = tern_index_combined_in(tern_value_dtype(p, f.base), how);
   /* The shape that values are expanded to is that of reading the same places. */
   int64_t sizes[TERN_MAX_RANK];
   int rank = 0, base_rank = tern_value_rank(p, f.base), index_rank = tern_value_rank(p, f.index);
@@ -234,7 +234,7 @@ tern_status tern_index_put_lower(const tern_lowering *node, tern_value *results)
   }
   tern_value values = tern_convert(p, node->attrs[HAS_TENSOR] ? node->operands[1 + k] : node->scalars[0], dtype);
   values = tern_broadcast_to(p, values, rank, sizes);
-  tern_value put = tern_put(p, tern_convert(p, f.base, dtype), f.index, values, f.dim, node->attrs[ACCUMULATES] ? TERN_COMBINE_ADD : TERN_SET);
+  tern_value put = tern_put(p, tern_convert(p, f.base, dtype), f.index, values, f.dim, how);
   int back[TERN_MAX_RANK];
   for (int d = 0; d < f.moved_rank; d++) back[f.permutation[d]] = d;
   put = tern_transpose(p, tern_reshape(p, put, f.moved_rank, f.moved), back);

@@ -39,14 +39,19 @@ static bool read_window(const tern_call *call, int first, bool dilates, bool cei
   return true;
 }
 
-static bool is_pooled(const tern_tensor *x) { return tern_nn_is_float(x) && x->count > 0; }
+/* Empty batches have empty results; of other empty inputs PyTorch decides which it refuses. */
+static bool is_pooled(const tern_tensor *x, int spatial) {
+  bool is_empty_batch = x->count == 0 && x->rank == spatial + 2 && x->sizes[0] == 0;
+  for (int d = 1; d < x->rank && is_empty_batch; d++) is_empty_batch = x->sizes[d] > 0;
+  return tern_nn_is_float(x) && (x->count > 0 || is_empty_batch);
+}
 
 /* (self, kernel_size, stride, padding, dilation, ceil_mode) -> values, indices */
 static tern_verdict infer_max(const tern_call *call, tern_draft *draft, int spatial) {
   const tern_tensor *x = tern_arg_tensor(call, 0);
   int64_t attrs[ATTRS], sizes[TERN_MAX_TENSOR_RANK];
   if (!x || !read_window(call, 1, true, tern_arg_bool(call, 5, false), x, spatial, attrs, sizes)) return TERN_REJECT;
-  if (!is_pooled(x)) return TERN_FALL_BACK;
+  if (!is_pooled(x, spatial)) return TERN_FALL_BACK;
   tern_draft_attrs(draft, ATTRS, attrs);
   tern_nn_keep_channels_last(tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, sizes), x);
   tern_nn_keep_channels_last(tern_draft_result(draft, TERN_I64, x->rank, sizes), x);
@@ -59,7 +64,7 @@ static tern_verdict infer_max_backward(const tern_call *call, tern_draft *draft,
   int64_t attrs[ATTRS], sizes[TERN_MAX_TENSOR_RANK];
   if (!gy || !x || !index || !read_window(call, 2, true, tern_arg_bool(call, 6, false), x, spatial, attrs, sizes)) return TERN_REJECT;
   if (!tern_nn_has_sizes(gy, x->rank, sizes) || !tern_nn_has_sizes(index, x->rank, sizes)) return TERN_REJECT;
-  if (!is_pooled(x) || gy->dtype != x->dtype || index->dtype != TERN_I64) return TERN_FALL_BACK;
+  if (!is_pooled(x, spatial) || gy->dtype != x->dtype || index->dtype != TERN_I64) return TERN_FALL_BACK;
   tern_draft_attrs(draft, ATTRS, attrs);
   tern_nn_keep_channels_last(tern_draft_result(draft, (tern_dtype)x->dtype, x->rank, x->sizes), x);
   return tern_nn_operands(draft, 2, (const tern_tensor *[]){gy, index});
@@ -73,7 +78,7 @@ static tern_verdict draft_average(const tern_call *call, tern_draft *draft, int 
   attrs[DIVISOR] = tern_arg_int(call, first + 5, 0);
   if (attrs[DIVISOR] == 0 && !tern_arg_is_none(call, first + 5)) return TERN_REJECT;
   tern_draft_attrs(draft, ATTRS, attrs);
-  return is_pooled(x) ? TERN_RECORD : TERN_FALL_BACK;
+  return is_pooled(x, spatial) ? TERN_RECORD : TERN_FALL_BACK;
 }
 
 static tern_verdict infer_avg(const tern_call *call, tern_draft *draft, int spatial) {
@@ -143,9 +148,10 @@ static tern_status lower_max(const tern_lowering *node, tern_value *results) {
 
 static tern_status lower_max_backward(const tern_lowering *node, tern_value *results) {
   tern_program *p = node->program;
+  tern_window window = window_of(node->attrs);
   int64_t dims[TERN_MAX_RANK];
   batched_dims(node, dims);
-  results[0] = tern_nn_result(node, 0, tern_max_pool_grad(p, tern_nn_widen(p, batched(node, node->operands[0])), batched(node, node->operands[1]), dims));
+  results[0] = tern_nn_result(node, 0, tern_max_pool_grad(p, tern_nn_widen(p, batched(node, node->operands[0])), batched(node, node->operands[1]), &window, dims));
   return NULL;
 }
 
@@ -180,7 +186,7 @@ static tern_verdict check_adaptive(const tern_tensor *x, const int64_t *y_spatia
     if (y_spatial[i] < 0 || in < 1) return TERN_REJECT;
     if (y_spatial[i] < 1 || (in % y_spatial[i] != 0 && y_spatial[i] > MAX_UNEVEN)) return TERN_FALL_BACK;
   }
-  return is_pooled(x) ? TERN_RECORD : TERN_FALL_BACK;
+  return is_pooled(x, 2) ? TERN_RECORD : TERN_FALL_BACK;
 }
 
 static tern_verdict infer_adaptive(const tern_call *call, tern_draft *draft) {

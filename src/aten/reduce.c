@@ -1,4 +1,4 @@
-/* reduce: sums, products, extrema, their indices, tests and running sums. f16 and bf16 accumulate in f32 and round once, at the end, as PyTorch's CPU kernels
+/* reduce: sums, products, extrema, their indices and tests. f16 and bf16 accumulate in f32 and round once, at the end, as PyTorch's CPU kernels
  * do. */
 #include "reduce.h"
 
@@ -11,7 +11,7 @@ tern_verdict tern_reduced_dims(const tern_call *call, int at, const tern_tensor 
   if (x->rank > TERN_MAX_TENSOR_RANK) return TERN_FALL_BACK;
   if (at < 0 || tern_arg_is_none(call, at)) return TERN_RECORD;
   if (!tern_arg_ints(call, at, &n, &values)) return TERN_FALL_BACK;
-  if (n == 0) return empty == TERN_EMPTY_IS_ALL ? TERN_RECORD : TERN_FALL_BACK;
+  if (n == 0 && empty == TERN_EMPTY_IS_ALL) return TERN_RECORD;
   *dims = 0;
   for (int i = 0; i < n; i++) {
     if (!tern_wrap_dim(values[i], x->rank, &dim) || *dims >> dim & 1) return TERN_REJECT;
@@ -223,48 +223,21 @@ static tern_verdict infer_test(const tern_call *call, tern_draft *draft, int dim
   const tern_tensor *x = tern_arg_tensor(call, 0);
   uint32_t dims;
   if (!x) return TERN_REJECT;
-  tern_verdict verdict = tern_reduced_dims(call, dim_at, x, TERN_EMPTY_FALLS_BACK, &dims);
+  tern_verdict verdict = tern_reduced_dims(call, dim_at, x, TERN_EMPTY_IS_NONE, &dims);
   if (verdict != TERN_RECORD) return verdict;
   return tern_draft_reduction(draft, x, dims, dim_at >= 0 && tern_arg_bool(call, 2, false), TERN_BOOL, x->dtype == TERN_U8 ? TERN_U8 : TERN_BOOL);
 }
 static tern_verdict infer_test_all(const tern_call *call, tern_draft *draft) { return infer_test(call, draft, -1); }
 static tern_verdict infer_test_dims(const tern_call *call, tern_draft *draft) { return infer_test(call, draft, 1); }
 
-static tern_status lower_any(const tern_lowering *node, tern_value *results) {
-  results[0] = tern_lower_reduced(node, 0, tern_lower_reduce(node, TERN_ANY, operand_to_work(node)));
+/* dim=[] reduces nothing: bool of each element, but u8 stays as it is. */
+static tern_status lower_test(const tern_lowering *node, tern_value *results, tern_reduction how) {
+  bool is_copy = !node->attrs[2] && node->outputs[0].computed == TERN_U8 && tern_value_rank(node->program, node->operands[0]) > 0;
+  results[0] = tern_lower_reduced(node, 0, is_copy ? node->operands[0] : tern_lower_reduce(node, how, operand_to_work(node)));
   return NULL;
 }
-static tern_status lower_all(const tern_lowering *node, tern_value *results) {
-  results[0] = tern_lower_reduced(node, 0, tern_lower_reduce(node, TERN_ALL, operand_to_work(node)));
-  return NULL;
-}
-
-/* ---- cumsum, cumprod ---- */
-
-static tern_verdict infer_running(const tern_call *call, tern_draft *draft) {
-  const tern_tensor *x = tern_arg_tensor(call, 0);
-  int dim;
-  tern_dtype dtype;
-  if (!x || !tern_wrap_dim(tern_arg_int(call, 1, 0), x->rank, &dim)) return TERN_REJECT;
-  if (!tern_reduction_dtype(call, 2, &dtype)) return TERN_FALL_BACK;
-  if (dtype == TERN_DTYPE_COUNT) dtype = x->dtype >= TERN_F16 || call->form == TERN_INPLACE ? (tern_dtype)x->dtype : TERN_I64;
-  if (dtype >= TERN_C64 || dtype == TERN_BOOL || (dtype >= TERN_U16 && dtype <= TERN_U64) || x->dtype >= TERN_C64) return TERN_FALL_BACK;
-  tern_verdict verdict = tern_draft_tensor(draft, x);
-  if (verdict != TERN_RECORD) return verdict;
-  tern_draft_attr(draft, dim);
-  tern_draft_result(draft, dtype, x->rank, x->sizes);
-  return TERN_RECORD;
-}
-static tern_status lower_running(const tern_lowering *node, tern_value *results, tern_reduction how) {
-  tern_program *p = node->program;
-  tern_dtype dtype = node->outputs[0].computed;
-  tern_value x = tern_convert(p, tern_convert(p, node->operands[0], dtype), tern_compute_dtype(dtype));
-  if (tern_value_rank(p, x) > 0) x = tern_scan(p, how, x, (int)node->attrs[0]);
-  results[0] = tern_convert(p, x, dtype);
-  return NULL;
-}
-static tern_status lower_cumsum(const tern_lowering *node, tern_value *results) { return lower_running(node, results, TERN_SUM); }
-static tern_status lower_cumprod(const tern_lowering *node, tern_value *results) { return lower_running(node, results, TERN_PROD); }
+static tern_status lower_any(const tern_lowering *node, tern_value *results) { return lower_test(node, results, TERN_ANY); }
+static tern_status lower_all(const tern_lowering *node, tern_value *results) { return lower_test(node, results, TERN_ALL); }
 
 const tern_aten_row tern_aten_reduce[] = {
     {"sum", NULL, "sum.out", NULL, infer_accumulate_all, lower_sum, NULL},
@@ -286,7 +259,5 @@ const tern_aten_row tern_aten_reduce[] = {
     {"all", NULL, "all.all_out", NULL, infer_test_all, lower_all, NULL},
     {"all.dim", NULL, "all.out", NULL, infer_test_dims, lower_all, NULL},
     {"all.dims", NULL, "all.dims_out", NULL, infer_test_dims, lower_all, NULL},
-    {"cumsum", "cumsum_", "cumsum.out", NULL, infer_running, lower_cumsum, NULL},
-    {"cumprod", "cumprod_", "cumprod.out", NULL, infer_running, lower_cumprod, NULL},
 };
 TERN_ATEN_FAMILY_END(reduce)

@@ -7,7 +7,7 @@
 #include "families.h"
 #include "helpers.h"
 
-typedef enum tern_empty_dims { TERN_EMPTY_IS_ALL, TERN_EMPTY_FALLS_BACK } tern_empty_dims; /* what dim=[] (not None) means */
+typedef enum tern_empty_dims { TERN_EMPTY_IS_ALL, TERN_EMPTY_IS_NONE } tern_empty_dims; /* what dim=[] (not None) means */
 
 /* The dimensions as a bit set: argument `at` (None, an integer or a list; -1: all). TERN_REJECT where one is out of range or repeated. */
 tern_verdict tern_reduced_dims(const tern_call *call, int at, const tern_tensor *x, tern_empty_dims empty, uint32_t *dims);

@@ -21,9 +21,12 @@ static tern_value window_element(tern_program *p, tern_value x, const tern_windo
   return tern_slice(p, x, start, limit, stride);
 }
 
+/* Places within a plane are i32 while they are worked with: TPUs have no other integers. */
+static tern_dtype place_dtype(int64_t plane) { return plane <= INT32_MAX ? TERN_I32 : TERN_I64; }
+
 /* The larger of two, with its index. An index below 0 is padding: it never wins, and loses to everything. NaN wins, and of several the last, as in PyTorch. */
 static void keep_larger(tern_program *p, tern_value *best, tern_value *index, tern_value value, tern_value value_index) {
-  tern_value zero = tern_constant_int(p, TERN_I64, 0, NULL, 0);
+  tern_value zero = tern_constant_int(p, tern_value_dtype(p, *index), 0, NULL, 0);
   tern_value wins = tern_or(p, tern_compare(p, TERN_LT, *index, zero), tern_compare(p, TERN_GT, value, *best));
   if (tern_dtype_is_float(tern_value_dtype(p, value))) wins = tern_or(p, wins, tern_compare(p, TERN_NE, value, value));
   wins = tern_and(p, wins, tern_compare(p, TERN_GE, value_index, zero));
@@ -45,7 +48,7 @@ void tern_decompose_max_pool(const tern_decomposition *d) {
   const int64_t *dims = tern_value_dims(p, best);
   int64_t plane = tern_dims_count(rank - 2, dims + 2), one_plane[TERN_MAX_RANK] = {1, 1};
   memcpy(one_plane + 2, dims + 2, (size_t)(rank - 2) * sizeof *dims);
-  tern_value index = tern_broadcast_to(p, tern_reshape(p, tern_iota(p, TERN_I64, 1, &plane, 0), rank, one_plane), rank, dims);
+  tern_value index = tern_broadcast_to(p, tern_reshape(p, tern_iota(p, place_dtype(plane), 1, &plane, 0), rank, one_plane), rank, dims);
   for (int i = window->spatial - 1; i >= 0; i--) { /* the fastest first: then the first of equals is the first in memory */
     int64_t out = y->dims[i + 2];
     tern_value from = pad_for_windows(p, best, 0, window, i, out), from_index = pad_for_windows(p, index, -1, window, i, out);
@@ -54,14 +57,64 @@ void tern_decompose_max_pool(const tern_decomposition *d) {
     for (int64_t k = 1; k < window->size[i]; k++) keep_larger(p, &best, &index, window_element(p, from, window, i, k, out), window_element(p, from_index, window, i, k, out));
   }
   d->out[0] = best;
-  d->out[1] = index;
+  d->out[1] = tern_convert(p, index, TERN_I64);
+}
+
+/* The place in its plane that element k (one number per spatial dimension) of each window has, in the order of the results. */
+static tern_value places_of(tern_program *p, const tern_window *window, const int64_t *k, const int64_t *in, int rank, const int64_t *y, tern_dtype dtype) {
+  tern_value places = TERN_NO_VALUE;
+  for (int i = window->spatial - 1, step = 1; i >= 0; step *= (int)in[i + 2], i--) {
+    int64_t dims[TERN_MAX_RANK], out = y[i + 2];
+    for (int d = 0; d < rank; d++) dims[d] = d == i + 2 ? out : 1;
+    tern_value at = tern_multiply(p, tern_iota(p, dtype, 1, &out, 0), tern_constant_int(p, dtype, 0, NULL, window->stride[i]));
+    at = tern_add(p, at, tern_constant_int(p, dtype, 0, NULL, k[i] * window->dilation[i] - window->pad_low[i]));
+    at = tern_reshape(p, tern_multiply(p, at, tern_constant_int(p, dtype, 0, NULL, step)), rank, dims);
+    places = places == TERN_NO_VALUE ? at : tern_add(p, places, at);
+  }
+  return places;
+}
+
+/* Windows up to this many elements are gone through one by one; the gradients of larger ones are scattered. */
+enum { DENSE_WINDOW = 64 };
+
+/* A scatter adds one element after the other on most chips. So for each element of the windows: the gradients of the results that chose it, spread by the stride. */
+static tern_value spread_to_chosen(const tern_decomposition *d, tern_value gy) {
+  tern_program *p = d->p;
+  const tern_window *window = &d->op->attrs->window;
+  const tern_value_info *gx = &d->results[0];
+  const int rank = gx->rank;
+  const int64_t *y = tern_value_dims(p, gy), plane = tern_dims_count(rank - 2, gx->dims + 2);
+  const tern_dtype dtype = place_dtype(plane);
+  tern_value index = tern_convert(p, d->operands[1], dtype), zero = tern_part_number(p, gy, 0), sum = TERN_NO_VALUE;
+  int64_t k[3] = {0}, elements = tern_dims_count(window->spatial, window->size), low[TERN_MAX_RANK] = {0}, high[TERN_MAX_RANK] = {0}, interior[TERN_MAX_RANK] = {0};
+  for (int64_t element = 0; element < elements; element++) {
+    for (int64_t i = window->spatial - 1, rest = element; i >= 0; rest /= window->size[i], i--) k[i] = rest % window->size[i];
+    for (int i = 0; i < window->spatial; i++) {
+      low[i + 2] = k[i] * window->dilation[i] - window->pad_low[i];
+      interior[i + 2] = window->stride[i] - 1;
+      high[i + 2] = gx->dims[i + 2] - low[i + 2] - ((y[i + 2] - 1) * window->stride[i] + 1);
+    }
+    tern_value chosen = tern_compare(p, TERN_EQ, index, places_of(p, window, k, gx->dims, rank, y, dtype));
+    tern_value placed = tern_pad(p, tern_select(p, chosen, gy, zero), zero, low, high, interior);
+    sum = sum == TERN_NO_VALUE ? placed : tern_add(p, sum, placed);
+  }
+  return sum;
 }
 
 void tern_decompose_max_pool_grad(const tern_decomposition *d) {
   tern_program *p = d->p;
+  const tern_window *window = &d->op->attrs->window;
   const tern_value_info *gx = &d->results[0];
   tern_value gy = tern_part_wide(d, 0);
   if (p->error) return;
+  if (tern_value_count(p, gy) == 0 || tern_dims_count(gx->rank, gx->dims) == 0) {
+    d->out[0] = tern_part_zeros(d, 0);
+    return;
+  }
+  if (tern_dims_count(window->spatial, window->size) <= DENSE_WINDOW) {
+    tern_part_result(d, 0, spread_to_chosen(d, gy));
+    return;
+  }
   const int64_t *dims = tern_value_dims(p, gy);
   int rank = gx->rank;
   int64_t flat[3] = {dims[0], dims[1], tern_dims_count(rank - 2, dims + 2)}, plane[3] = {dims[0], dims[1], tern_dims_count(rank - 2, gx->dims + 2)};

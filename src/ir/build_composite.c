@@ -63,9 +63,9 @@ void tern_max_pool(tern_program *p, tern_value x, const tern_window *window, con
   several(p, TERN_OP_MAX_POOL, 1, &x, &(tern_attrs){.window = *window}, (tern_proposal){TERN_F32, window->spatial + 2, dims}, results);
 }
 
-tern_value tern_max_pool_grad(tern_program *p, tern_value gy, tern_value index, const int64_t *x_dims) {
+tern_value tern_max_pool_grad(tern_program *p, tern_value gy, tern_value index, const tern_window *window, const int64_t *x_dims) {
   if (!tern_build_check(p, TERN_OP_MAX_POOL_GRAD, gy)) return TERN_NO_VALUE;
-  return tern_build(p, TERN_OP_MAX_POOL_GRAD, 2, (tern_value[]){gy, index}, NULL, (tern_proposal){TERN_F32, p->values[gy].rank, x_dims});
+  return tern_build(p, TERN_OP_MAX_POOL_GRAD, 2, (tern_value[]){gy, index}, &(tern_attrs){.window = *window}, (tern_proposal){TERN_F32, p->values[gy].rank, x_dims});
 }
 
 tern_value tern_avg_pool(tern_program *p, tern_value x, const tern_window *window, const int64_t *y_spatial) {

@@ -223,9 +223,9 @@ tern_status tern_rule_max_pool_grad(const tern_rule_call *call) {
   TERN_TRY(tern_rule_check_proposed(call));
   TERN_TRY(check_dtype(call, 1, TERN_I64));
   TERN_TRY(check_dims(call, 1, gy->rank, gy->dims));
-  TERN_TRY(check_planes(gy, gy->rank - 2));
+  TERN_TRY(check_planes(gy, call->attrs->window.spatial));
   if (gx->rank != gy->rank || gx->dims[0] != gy->dims[0] || gx->dims[1] != gy->dims[1]) return tern_error_new(TERN_INVALID_ARGUMENT, "the result has another batch or channels");
-  return NULL;
+  return check_pool(&call->attrs->window, gx->dims, gy->dims, true);
 }
 
 tern_status tern_rule_avg_pool(const tern_rule_call *call) {

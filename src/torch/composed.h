@@ -5,12 +5,15 @@
  * there, so that errors are PyTorch's. Arguments that a function does not take (`serves`) go to the CPU kernel. */
 #ifndef TERN_TORCH_COMPOSED_H
 #define TERN_TORCH_COMPOSED_H
+#include "composed_losses.h"
+#include "composed_norm.h"
+#include "composed_ranks.h"
 #include "composed_windows.h"
 #include "trampoline.h"
 
 namespace tern {
 
-/* ---- reductions and order ---- */
+/* ---- reductions ---- */
 inline at::Tensor trace(const at::Tensor &self) { return self.diagonal().sum(); }
 
 inline at::Tensor nansum(const at::Tensor &self, at::OptionalIntArrayRef dim, bool keepdim, std::optional<at::ScalarType> dtype) {
@@ -18,33 +21,6 @@ inline at::Tensor nansum(const at::Tensor &self, at::OptionalIntArrayRef dim, bo
 }
 
 inline at::Tensor count_nonzero(const at::Tensor &self, c10::IntArrayRef dim) { return at::sum(at::ne(self, 0), dim); }
-
-using Pair = std::tuple<at::Tensor, at::Tensor>;
-
-/* The k-th of the sorted elements along a dimension, and where it stood. */
-inline Pair at_rank(const at::Tensor &self, int64_t k, int64_t dim, bool keepdim) {
-  if (!self.dim()) return {self.clone(), at::zeros({}, self.options().dtype(at::kLong))};
-  auto [sorted, index] = at::sort(self, /*stable=*/true, dim, false);
-  at::Tensor value = sorted.narrow(dim, k, 1), place = index.narrow(dim, k, 1);
-  if (!keepdim) value = value.squeeze(dim), place = place.squeeze(dim);
-  return {value.clone(), place.clone()};
-}
-
-inline Pair kthvalue(const at::Tensor &self, c10::SymInt k, int64_t dim, bool keepdim) { return at_rank(self, k.guard_int(__FILE__, __LINE__) - 1, dim, keepdim); }
-
-/* The lower of the middle elements, or the first NaN. */
-inline Pair median_along(const at::Tensor &self, int64_t dim, bool keepdim) {
-  if (!self.dim()) return at_rank(self, 0, dim, keepdim);
-  Pair middle = at_rank(self, (self.size(dim) - 1) / 2, dim, keepdim);
-  if (!self.is_floating_point()) return middle;
-  at::Tensor nan = at::isnan(self), any = nan.any(dim, keepdim);
-  return {std::get<0>(middle).masked_fill(any, NAN), at::where(any, nan.to(at::kByte).argmax(dim, keepdim), std::get<1>(middle))};
-}
-
-inline at::Tensor median(const at::Tensor &self) {
-  if (!self.numel()) return at::full({}, NAN, self.options());
-  return std::get<0>(median_along(self.reshape(-1), 0, false));
-}
 
 /* ---- products and distances ---- */
 inline at::Tensor addr(const at::Tensor &self, const at::Tensor &first, const at::Tensor &second, const at::Scalar &beta, const at::Scalar &alpha) {
@@ -89,7 +65,48 @@ inline at::Tensor cdist_backward(const at::Tensor &grad, const at::Tensor &x, co
   return at::sum(slope, -2);
 }
 
+/* The pairs i < j of n rows, as PyTorch orders them. */
+inline at::Tensor row_pairs(int64_t n, const at::Tensor &like) { return at::triu_indices(n, n, 1, at::TensorOptions().dtype(at::kLong).device(at::kCPU)).to(like.device()); }
+inline at::Tensor pdist(const at::Tensor &self, double p) {
+  at::Tensor pairs = row_pairs(self.size(0), self);
+  return at::linalg_vector_norm(self.index_select(0, pairs[0]) - self.index_select(0, pairs[1]), p, c10::IntArrayRef{-1});
+}
+inline at::Tensor pdist_backward(const at::Tensor &grad, const at::Tensor &self, double p, const at::Tensor &distance) {
+  at::Tensor pairs = row_pairs(self.size(0), self), slope = at::zeros_like(self, at::MemoryFormat::Contiguous);
+  if (!grad.numel() || p == 0) return slope;
+  at::Tensor each = tern::cdist_backward(grad.reshape({-1, 1, 1}), self.index_select(0, pairs[0]).unsqueeze(1), self.index_select(0, pairs[1]).unsqueeze(1), p,
+                                         distance.reshape({-1, 1, 1})).squeeze(1);
+  return slope.index_add(0, pairs[0], each).index_add(0, pairs[1], each, -1);
+}
+
 /* ---- indexing ---- */
+/* The rows that are named and whose norm is above the limit are scaled down to it. */
+inline at::Tensor embedding_renorm(at::Tensor &self, const at::Tensor &indices, double limit, double p) {
+  at::Tensor norm = at::linalg_vector_norm(self, p, c10::IntArrayRef{1}, true);
+  at::Tensor named = at::zeros({self.size(0)}, norm.options().dtype(at::kBool)).index_fill(0, indices.reshape(-1), true).unsqueeze(1);
+  return self.copy_(at::where(at::logical_and(named, norm > limit), self * (limit / (norm + 1e-7)), self));
+}
+
+inline Pair unique_sorted(const at::Tensor &self, bool sorted, bool inverse) {
+  auto [values, places, counts] = at::_unique2(self, sorted, inverse, false);
+  return {values, places};
+}
+
+/* The gradient of a bag's weights: each row against the bag's gradient. */
+inline at::Tensor bag_weights_backward(const at::Tensor &grad, const at::Tensor &weight, const at::Tensor &indices, const at::Tensor &, const at::Tensor &bag, int64_t,
+                                       int64_t padding) {
+  at::Tensor products = (at::embedding(weight, indices) * grad.index_select(0, bag)).sum(1);
+  return padding >= 0 ? products.masked_fill(at::eq(indices, padding), 0) : products;
+}
+
+inline at::Tensor nonzero_static(const at::Tensor &self, c10::SymInt size_, int64_t fill) {
+  int64_t size = size_.guard_int(__FILE__, __LINE__);
+  at::Tensor found = at::nonzero(self), result = at::full({size, self.dim()}, fill, found.options());
+  int64_t n = std::min(size, found.size(0));
+  if (n) result.narrow(0, 0, n).copy_(found.narrow(0, 0, n));
+  return result;
+}
+
 /* How many elements of the sorted sequences come before each value, by bisection: every step halves all intervals at once. */
 inline at::Tensor searchsorted(const at::Tensor &sequence, const at::Tensor &values, bool narrow, bool right, std::optional<std::string_view> side,
                                const std::optional<at::Tensor> &sorter) {
@@ -146,34 +163,26 @@ inline at::Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset, st
   return triangle([](int64_t r, int64_t c, int64_t o, at::TensorOptions options) { return at::triu_indices(r, c, o, options); }, rows, columns, offset, dtype, device);
 }
 
-/* ---- losses ---- */
-inline at::Tensor reduced(const at::Tensor &loss, int64_t reduction) { return reduction == at::Reduction::Mean ? loss.mean() : reduction == at::Reduction::Sum ? loss.sum() : loss; }
-
-/* What each class adds to each row's loss, before the power: max(0, margin - x[target] + x), 0 at the target. */
-inline at::Tensor margins(const at::Tensor &x, const at::Tensor &target, const at::Scalar &margin) {
-  at::Tensor gap = (x - at::gather(x, 1, target) + margin).clamp_min(0);
-  return gap.masked_fill(at::eq(at::arange(x.size(1), target.options()), target), 0);
+/* x = mantissa * 2^exponent with a mantissa in [0.5, 1): the exponent's bits, after what is below the normal range was brought into it. Zeros, infinities and NaN are
+ * their own mantissa. */
+template <class Bits, at::ScalarType Kind, int kMantissa, int kExponent>
+std::tuple<at::Tensor, at::Tensor> frexp_bits(const at::Tensor &x) {
+  constexpr Bits exponent_mask = ((Bits)1 << kExponent) - 1, half = exponent_mask / 2 - 1;
+  at::Tensor small = at::lt(at::abs(x), std::ldexp(1.0, 2 - (int)(exponent_mask / 2))), scaled = at::where(small, x * std::ldexp(1.0, kMantissa + 1), x);
+  at::Tensor bits = scaled.contiguous().view(Kind), exponent = at::bitwise_and(at::bitwise_right_shift(bits, kMantissa), (int64_t)exponent_mask);
+  at::Tensor mantissa = at::bitwise_or(at::bitwise_and(bits, (int64_t) ~(exponent_mask << kMantissa)), (int64_t)(half << kMantissa)).view(x.scalar_type());
+  at::Tensor own = at::logical_or(at::eq(x, 0), at::logical_not(at::isfinite(x)));
+  exponent = exponent.to(at::kInt) - (int64_t)half - at::where(small, kMantissa + 1, 0).to(at::kInt);
+  return {at::where(own, x, mantissa), exponent.masked_fill(own, 0)};
 }
-inline at::Tensor multi_margin_loss(const at::Tensor &self, const at::Tensor &target, const at::Scalar &p, const at::Scalar &margin,
-                                    const std::optional<at::Tensor> &weight, int64_t reduction) {
-  at::Tensor x = self.dim() < 2 ? self.reshape({1, -1}) : self, t = target.reshape({-1, 1}), gap = margins(x, t, margin);
-  if (p.toInt() == 2) gap = gap * gap;
-  if (weight && weight->defined()) gap = gap * at::index_select(*weight, 0, t.reshape(-1)).unsqueeze(1);
-  at::Tensor loss = gap.sum(1) / (double)x.size(1);
-  return reduction == at::Reduction::None && self.dim() < 2 ? loss.reshape(target.sizes()) : reduced(loss, reduction);
-}
-inline at::Tensor multi_margin_loss_backward(const at::Tensor &grad, const at::Tensor &self, const at::Tensor &target, const at::Scalar &p, const at::Scalar &margin,
-                                             const std::optional<at::Tensor> &weight, int64_t reduction) {
-  at::Tensor x = self.dim() < 2 ? self.reshape({1, -1}) : self, t = target.reshape({-1, 1}), gap = margins(x, t, margin);
-  at::Tensor slope = p.toInt() == 2 ? 2 * gap : at::gt(gap, 0).to(x.scalar_type());
-  if (weight && weight->defined()) slope = slope * at::index_select(*weight, 0, t.reshape(-1)).unsqueeze(1);
-  slope = slope / (double)(x.size(1) * (reduction == at::Reduction::Mean ? x.size(0) : 1));
-  slope = at::where(at::eq(at::arange(x.size(1), t.options()), t), -slope.sum(1, true), slope);
-  return (slope * (reduction == at::Reduction::None ? grad.reshape({-1, 1}) : grad)).reshape(self.sizes());
+inline std::tuple<at::Tensor, at::Tensor> frexp(const at::Tensor &self) {
+  if (self.scalar_type() == at::kDouble) return frexp_bits<int64_t, at::kLong, 52, 11>(self);
+  auto [mantissa, exponent] = frexp_bits<int32_t, at::kInt, 23, 8>(self.to(at::kFloat));
+  return {mantissa.to(self.scalar_type()), exponent};
 }
 
 /* ---- registration ---- */
-enum Serves { EVERYTHING, REALS, FLOATS };
+enum Serves { EVERYTHING, REALS, NUMBERS /* REALS but bool */, FLOATS };
 
 inline bool takes(Serves serves, c10::ArrayRef<c10::IValue> arguments) {
   bool right = true;
@@ -181,7 +190,7 @@ inline bool takes(Serves serves, c10::ArrayRef<c10::IValue> arguments) {
     for (const c10::IValue &argument : arguments)
       each_tensor(argument, [&](const at::Tensor &tensor) {
         at::ScalarType type = tensor.scalar_type();
-        right &= dtype_from_torch(type) >= 0 && !at::isComplexType(type);
+        right &= dtype_from_torch(type) >= 0 && !at::isComplexType(type) && !at::isBarebonesUnsignedType(type) && (serves != NUMBERS || type != at::kBool);
       });
   if (right && serves == FLOATS) right = arguments[0].isTensor() && at::isFloatingType(arguments[0].toTensor().scalar_type());
   return right;
@@ -238,44 +247,68 @@ inline void register_composed(torch::Library &m) {
   TERN_COMPOSE(trace, REALS, "trace", nullptr, "trace.out");
   TERN_COMPOSE(nansum, REALS, "nansum", nullptr, "nansum.out");
   TERN_COMPOSE(count_nonzero, REALS, "count_nonzero.dim_IntList");
-  TERN_COMPOSE(kthvalue, FLOATS, "kthvalue", nullptr, "kthvalue.values");
-  TERN_COMPOSE(median, FLOATS, "median");
-  TERN_COMPOSE(median_along, FLOATS, "median.dim", nullptr, "median.dim_values");
-  TERN_COMPOSE(addr, FLOATS, "addr", nullptr, "addr.out");
+  TERN_COMPOSE(kthvalue, NUMBERS, "kthvalue", nullptr, "kthvalue.values");
+  TERN_COMPOSE(median, NUMBERS, "median");
+  TERN_COMPOSE(median_along, NUMBERS, "median.dim", nullptr, "median.dim_values");
+  TERN_COMPOSE(nanmedian, NUMBERS, "nanmedian");
+  TERN_COMPOSE(nanmedian_along, NUMBERS, "nanmedian.dim", nullptr, "nanmedian.dim_values");
+  TERN_COMPOSE(mode, REALS, "mode", nullptr, "mode.values");
+  TERN_COMPOSE(frexp, FLOATS, "frexp.Tensor", nullptr, "frexp.Tensor_out");
+  TERN_COMPOSE(addr, NUMBERS, "addr", nullptr, "addr.out");
   TERN_COMPOSE(cross, REALS, "linalg_cross", nullptr, "linalg_cross.out");
   TERN_COMPOSE(renorm, FLOATS, "renorm", "renorm_", "renorm.out");
   TERN_COMPOSE(cdist, FLOATS, "_cdist_forward");
   TERN_COMPOSE(cdist_backward, FLOATS, "_cdist_backward");
+  TERN_COMPOSE(pdist, FLOATS, "_pdist_forward");
+  TERN_COMPOSE(pdist_backward, FLOATS, "_pdist_backward");
+  TERN_COMPOSE(embedding_renorm, FLOATS, nullptr, "embedding_renorm_");
+  TERN_COMPOSE(bag_weights_backward, FLOATS, "_embedding_bag_per_sample_weights_backward");
+  TERN_COMPOSE(unique_sorted, REALS, "_unique");
+  TERN_COMPOSE(nonzero_static, REALS, "nonzero_static", nullptr, "nonzero_static.out");
+  TERN_COMPOSE(batch_norm_stats, FLOATS, "batch_norm_stats");
+  TERN_COMPOSE(batch_norm_elemt, FLOATS, "batch_norm_elemt", nullptr, "batch_norm_elemt.out");
+  TERN_COMPOSE(batch_norm_gather_stats, FLOATS, "batch_norm_gather_stats");
+  TERN_COMPOSE(batch_norm_gather_stats_with_counts, FLOATS, "batch_norm_gather_stats_with_counts");
+  TERN_COMPOSE(batch_norm_backward_reduce, FLOATS, "batch_norm_backward_reduce");
+  TERN_COMPOSE(batch_norm_backward_elemt, FLOATS, "batch_norm_backward_elemt");
+  TERN_COMPOSE(batch_norm_update_stats, FLOATS, "batch_norm_update_stats");
+  TERN_COMPOSE(batch_norm_with_update, FLOATS, "_batch_norm_with_update", nullptr, "_batch_norm_with_update.out");
+  TERN_COMPOSE(batch_norm_backward, FLOATS, "batch_norm_backward");
+  TERN_COMPOSE(native_batch_norm, FLOATS, nullptr, nullptr, "native_batch_norm.out");
+  TERN_COMPOSE(native_batch_norm, FLOATS, nullptr, nullptr, "_native_batch_norm_legit.out");
+  TERN_COMPOSE(batch_norm_without_running, FLOATS, nullptr, nullptr, "_native_batch_norm_legit.no_stats_out");
   TERN_COMPOSE(searchsorted, REALS, "searchsorted.Tensor", nullptr, "searchsorted.Tensor_out");
   TERN_COMPOSE(searchsorted_number, REALS, "searchsorted.Scalar", nullptr, "searchsorted.Scalar_out");
   TERN_COMPOSE(bucketize, REALS, "bucketize.Tensor", nullptr, "bucketize.Tensor_out");
   TERN_COMPOSE(bucketize_number, REALS, "bucketize.Scalar");
   TERN_COMPOSE(isin, REALS, "isin.Tensor_Tensor", nullptr, "isin.Tensor_Tensor_out");
   TERN_COMPOSE(isin_number, REALS, "isin.Tensor_Scalar", nullptr, "isin.Tensor_Scalar_out");
-  TERN_COMPOSE(index_reduce, FLOATS, "index_reduce", "index_reduce_", "index_reduce.out");
+  TERN_COMPOSE(index_reduce, NUMBERS, "index_reduce", "index_reduce_", "index_reduce.out");
   TERN_COMPOSE(tril_indices, EVERYTHING, "tril_indices");
   TERN_COMPOSE(triu_indices, EVERYTHING, "triu_indices");
   TERN_COMPOSE(multi_margin_loss, FLOATS, "multi_margin_loss", nullptr, "multi_margin_loss.out");
   TERN_COMPOSE(multi_margin_loss_backward, FLOATS, "multi_margin_loss_backward", nullptr, "multi_margin_loss_backward.grad_input");
+  TERN_COMPOSE(multilabel_margin_loss_forward, FLOATS, "multilabel_margin_loss_forward", nullptr, "multilabel_margin_loss_forward.output");
+  TERN_COMPOSE(multilabel_margin_loss_backward, FLOATS, "multilabel_margin_loss_backward", nullptr, "multilabel_margin_loss_backward.grad_input");
   TERN_COMPOSE(pixel_shuffle, REALS, "pixel_shuffle");
   TERN_COMPOSE(pixel_unshuffle, REALS, "pixel_unshuffle");
   TERN_COMPOSE(channel_shuffle, REALS, "channel_shuffle");
   TERN_COMPOSE(channel_shuffle, REALS, "native_channel_shuffle");
   TERN_COMPOSE(narrow_copy, REALS, "narrow_copy", nullptr, "narrow_copy.out");
   TERN_COMPOSE(unfold_backward, FLOATS, "unfold_backward");
-  TERN_COMPOSE((pad_by<1, true>), FLOATS, "reflection_pad1d", nullptr, "reflection_pad1d.out");
-  TERN_COMPOSE((pad_by<2, true>), FLOATS, "reflection_pad2d", nullptr, "reflection_pad2d.out");
-  TERN_COMPOSE((pad_by<3, true>), FLOATS, "reflection_pad3d", nullptr, "reflection_pad3d.out");
-  TERN_COMPOSE((pad_by<1, false>), FLOATS, "replication_pad1d", nullptr, "replication_pad1d.out");
-  TERN_COMPOSE((pad_by<2, false>), FLOATS, "replication_pad2d", nullptr, "replication_pad2d.out");
-  TERN_COMPOSE((pad_by<3, false>), FLOATS, "replication_pad3d", nullptr, "replication_pad3d.out");
+  TERN_COMPOSE((pad_by<1, true>), NUMBERS, "reflection_pad1d", nullptr, "reflection_pad1d.out");
+  TERN_COMPOSE((pad_by<2, true>), NUMBERS, "reflection_pad2d", nullptr, "reflection_pad2d.out");
+  TERN_COMPOSE((pad_by<3, true>), NUMBERS, "reflection_pad3d", nullptr, "reflection_pad3d.out");
+  TERN_COMPOSE((pad_by<1, false>), NUMBERS, "replication_pad1d", nullptr, "replication_pad1d.out");
+  TERN_COMPOSE((pad_by<2, false>), NUMBERS, "replication_pad2d", nullptr, "replication_pad2d.out");
+  TERN_COMPOSE((pad_by<3, false>), NUMBERS, "replication_pad3d", nullptr, "replication_pad3d.out");
   TERN_COMPOSE((pad_by_backward<1, true>), FLOATS, "reflection_pad1d_backward", nullptr, "reflection_pad1d_backward.grad_input");
   TERN_COMPOSE((pad_by_backward<2, true>), FLOATS, "reflection_pad2d_backward", nullptr, "reflection_pad2d_backward.grad_input");
   TERN_COMPOSE((pad_by_backward<3, true>), FLOATS, "reflection_pad3d_backward", nullptr, "reflection_pad3d_backward.grad_input");
   TERN_COMPOSE((pad_by_backward<1, false>), FLOATS, "replication_pad1d_backward", nullptr, "replication_pad1d_backward.grad_input");
   TERN_COMPOSE((pad_by_backward<2, false>), FLOATS, "replication_pad2d_backward", nullptr, "replication_pad2d_backward.grad_input");
   TERN_COMPOSE((pad_by_backward<3, false>), FLOATS, "replication_pad3d_backward", nullptr, "replication_pad3d_backward.grad_input");
-  TERN_COMPOSE(im2col, FLOATS, "im2col", nullptr, "im2col.out");
+  TERN_COMPOSE(im2col, REALS, "im2col", nullptr, "im2col.out");
   TERN_COMPOSE(col2im, FLOATS, "col2im", nullptr, "col2im.out");
   TERN_COMPOSE(max_unpool2d, FLOATS, "max_unpool2d", nullptr, "max_unpool2d.out");
   TERN_COMPOSE(max_unpool3d, FLOATS, "max_unpool3d", nullptr, "max_unpool3d.out");
@@ -286,7 +319,6 @@ inline void register_composed(torch::Library &m) {
   TERN_COMPOSE((adaptive_max_pool_backward<2>), FLOATS, "adaptive_max_pool2d_backward", nullptr, "adaptive_max_pool2d_backward.grad_input");
   TERN_COMPOSE((adaptive_max_pool_backward<3>), FLOATS, "adaptive_max_pool3d_backward", nullptr, "adaptive_max_pool3d_backward.grad_input");
 #undef TERN_COMPOSE
-  m.impl("mode.values", torch::CppFunction::makeFromBoxedFunction<&fall_back_always>()); /* PyTorch's own form asks for the device's name */
 }
 
 }  // namespace tern

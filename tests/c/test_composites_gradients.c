@@ -230,7 +230,7 @@ static void pool_forward(tern_program *p, const subject *s, const tern_value *in
 }
 static void pool_backward(tern_program *p, const subject *s, tern_value gy, const tern_value *in, const tern_value *out, tern_value *g) {
   (void)in;
-  g[0] = s->option ? tern_avg_pool_grad(p, gy, &s->window, s->dims[0]) : tern_max_pool_grad(p, gy, out[1], s->dims[0]);
+  g[0] = s->option ? tern_avg_pool_grad(p, gy, &s->window, s->dims[0]) : tern_max_pool_grad(p, gy, out[1], &s->window, s->dims[0]);
 }
 static subject random_pool(int round) {
   subject s = {.n = 1, .forward = pool_forward, .backward = pool_backward, .option = round % 4};

@@ -162,7 +162,7 @@ static void test_shapes(void **state) {
   tern_value pooled[2];
   tern_max_pool(p, x, &pool, DIMS(5, 4), pooled);
   assert_int_equal(tern_value_dtype(p, pooled[1]), TERN_I64);
-  tern_max_pool_grad(p, pooled[0], pooled[1], tern_value_dims(p, x));
+  tern_max_pool_grad(p, pooled[0], pooled[1], &pool, tern_value_dims(p, x));
   tern_avg_pool_grad(p, tern_avg_pool(p, x, &pool, DIMS(5, 4)), &pool, tern_value_dims(p, x));
   tern_value index = tern_parameter(p, TERN_I64, 2, DIMS(7, 5));
   tern_value taken = tern_take(p, x, index, 1);

@@ -369,7 +369,7 @@ static void test_composites(void **state) {
   x = tern_parameter(p, TERN_F32, 4, DIMS(2, 3, 6, 8));
   tern_max_pool(p, x, &pool, DIMS(3, 7), r);
   keep(p, r[0]), keep(p, r[1]);
-  keep(p, tern_max_pool_grad(p, tern_parameter(p, TERN_F32, 4, DIMS(2, 3, 3, 7)), r[1], DIMS(2, 3, 6, 8)));
+  keep(p, tern_max_pool_grad(p, tern_parameter(p, TERN_F32, 4, DIMS(2, 3, 3, 7)), r[1], &pool, DIMS(2, 3, 6, 8)));
   keep(p, tern_avg_pool(p, x, &pool, DIMS(3, 7)));
   keep(p, tern_avg_pool_grad(p, tern_parameter(p, TERN_F32, 4, DIMS(2, 3, 3, 7)), &pool, DIMS(2, 3, 6, 8)));
   tern_value seed = tern_scalar(p, TERN_I64), offset = tern_scalar(p, TERN_I64);

@@ -45,6 +45,7 @@ KNOWN = {
     ("to_sparse", "forward"): "sparse tensors do not live on the device",
     ("to_sparse", "gradient"): "the same",
     ("to_sparse", "noncontiguous"): "the same",
+    ("mode", "gradient"): "which of many equal elements the CPU's unstable sort finds decides where the gradient goes",
     ("multinomial", "errors"): "negative and infinite probabilities: to refuse them, their values would have to be read",
 }
 
