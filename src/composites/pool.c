@@ -60,43 +60,44 @@ void tern_decompose_max_pool(const tern_decomposition *d) {
   d->out[1] = tern_convert(p, index, TERN_I64);
 }
 
-/* The place in its plane that element k (one number per spatial dimension) of each window has, in the order of the results. */
-static tern_value places_of(tern_program *p, const tern_window *window, const int64_t *k, const int64_t *in, int rank, const int64_t *y, tern_dtype dtype) {
-  tern_value places = TERN_NO_VALUE;
-  for (int i = window->spatial - 1, step = 1; i >= 0; step *= (int)in[i + 2], i--) {
-    int64_t dims[TERN_MAX_RANK], out = y[i + 2];
-    for (int d = 0; d < rank; d++) dims[d] = d == i + 2 ? out : 1;
-    tern_value at = tern_multiply(p, tern_iota(p, dtype, 1, &out, 0), tern_constant_int(p, dtype, 0, NULL, window->stride[i]));
-    at = tern_add(p, at, tern_constant_int(p, dtype, 0, NULL, k[i] * window->dilation[i] - window->pad_low[i]));
-    at = tern_reshape(p, tern_multiply(p, at, tern_constant_int(p, dtype, 0, NULL, step)), rank, dims);
-    places = places == TERN_NO_VALUE ? at : tern_add(p, places, at);
-  }
-  return places;
-}
-
 /* Windows up to this many elements are gone through one by one; the gradients of larger ones are scattered. */
 enum { DENSE_WINDOW = 64 };
 
-/* A scatter adds one element after the other on most chips. So for each element of the windows: the gradients of the results that chose it, spread by the stride. */
-static tern_value spread_to_chosen(const tern_decomposition *d, tern_value gy) {
+/* v spread by the stride, so that result o of dimension i lies at o * stride, with room for every window that reaches the input's ends. */
+static tern_value spread(tern_program *p, tern_value v, tern_value filling, const tern_window *window, const int64_t *in) {
+  int64_t low[TERN_MAX_RANK] = {0}, high[TERN_MAX_RANK] = {0}, interior[TERN_MAX_RANK] = {0};
+  for (int i = 0; i < window->spatial; i++) {
+    low[i + 2] = (window->size[i] - 1) * window->dilation[i] - window->pad_low[i];
+    interior[i + 2] = window->stride[i] - 1;
+    high[i + 2] = in[i + 2] + window->pad_low[i] - ((tern_value_dims(p, v)[i + 2] - 1) * window->stride[i] + 1);
+  }
+  return tern_pad(p, v, filling, low, high, interior);
+}
+
+/* A scatter adds one element after the other on most chips. So each element of the input asks, for each place that it may have in a window, whether that window
+ * chose it: shifted views of the spread gradients and choices, which compilers make one kernel of. */
+static tern_value gather_from_choosers(const tern_decomposition *d, tern_value gy) {
   tern_program *p = d->p;
   const tern_window *window = &d->op->attrs->window;
   const tern_value_info *gx = &d->results[0];
   const int rank = gx->rank;
-  const int64_t *y = tern_value_dims(p, gy), plane = tern_dims_count(rank - 2, gx->dims + 2);
+  int64_t plane = tern_dims_count(rank - 2, gx->dims + 2), one_plane[TERN_MAX_RANK] = {1, 1}, elements = tern_dims_count(window->spatial, window->size);
+  int64_t start[TERN_MAX_RANK] = {0}, limit[TERN_MAX_RANK], stride[TERN_MAX_RANK];
   const tern_dtype dtype = place_dtype(plane);
-  tern_value index = tern_convert(p, d->operands[1], dtype), zero = tern_part_number(p, gy, 0), sum = TERN_NO_VALUE;
-  int64_t k[3] = {0}, elements = tern_dims_count(window->spatial, window->size), low[TERN_MAX_RANK] = {0}, high[TERN_MAX_RANK] = {0}, interior[TERN_MAX_RANK] = {0};
+  tern_value zero = tern_part_number(p, gy, 0), sum = TERN_NO_VALUE, chosen = tern_convert(p, d->operands[1], dtype);
+  chosen = spread(p, chosen, tern_constant_int(p, dtype, 0, NULL, -1), window, gx->dims);
+  gy = spread(p, gy, zero, window, gx->dims);
+  for (int i = 0; i < rank; i++) limit[i] = gx->dims[i], stride[i] = 1;
+  memcpy(one_plane + 2, gx->dims + 2, (size_t)(rank - 2) * sizeof *one_plane);
+  tern_value place = tern_reshape(p, tern_iota(p, dtype, 1, &plane, 0), rank, one_plane);
   for (int64_t element = 0; element < elements; element++) {
-    for (int64_t i = window->spatial - 1, rest = element; i >= 0; rest /= window->size[i], i--) k[i] = rest % window->size[i];
-    for (int i = 0; i < window->spatial; i++) {
-      low[i + 2] = k[i] * window->dilation[i] - window->pad_low[i];
-      interior[i + 2] = window->stride[i] - 1;
-      high[i + 2] = gx->dims[i + 2] - low[i + 2] - ((y[i + 2] - 1) * window->stride[i] + 1);
+    for (int64_t i = window->spatial - 1, rest = element; i >= 0; rest /= window->size[i], i--) {
+      start[i + 2] = (window->size[i] - 1 - rest % window->size[i]) * window->dilation[i];
+      limit[i + 2] = start[i + 2] + gx->dims[i + 2];
     }
-    tern_value chosen = tern_compare(p, TERN_EQ, index, places_of(p, window, k, gx->dims, rank, y, dtype));
-    tern_value placed = tern_pad(p, tern_select(p, chosen, gy, zero), zero, low, high, interior);
-    sum = sum == TERN_NO_VALUE ? placed : tern_add(p, sum, placed);
+    tern_value is_chosen = tern_compare(p, TERN_EQ, tern_slice(p, chosen, start, limit, stride), place);
+    tern_value share = tern_select(p, is_chosen, tern_slice(p, gy, start, limit, stride), zero);
+    sum = sum == TERN_NO_VALUE ? share : tern_add(p, sum, share);
   }
   return sum;
 }
@@ -112,7 +113,7 @@ void tern_decompose_max_pool_grad(const tern_decomposition *d) {
     return;
   }
   if (tern_dims_count(window->spatial, window->size) <= DENSE_WINDOW) {
-    tern_part_result(d, 0, spread_to_chosen(d, gy));
+    tern_part_result(d, 0, gather_from_choosers(d, gy));
     return;
   }
   const int64_t *dims = tern_value_dims(p, gy);
