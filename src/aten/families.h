@@ -34,7 +34,8 @@
   F(sort)                     \
   F(random)                   \
   F(amp)                      \
-  F(special)
+  F(special)                  \
+  F(bessel)
 
 #define TERN_ATEN_FAMILY(family)                   \
   extern const tern_aten_row tern_aten_##family[]; \

@@ -34,6 +34,8 @@ WORST = ("native", "fallback", "wrong", "hang", "crash")  # in this order
 UNINITIALISED = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "empty_permuted", "resize_", "resize_as_")
 # Of equal elements any may come first, so places are compared by what they point at, elsewhere; here values, dtypes and shapes.
 UNORDERED = ("sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode")
+# PyTorch's CPU takes these from f32 tables beyond 5; tern's are right to the last digits (test_ops_special.py asks mpmath).
+SEVEN_DIGITS = ("special.bessel_j0", "special.bessel_j1", "special.bessel_y0", "special.bessel_y1")
 # Statistics of half-precision inputs are kept in f32, as CUDA does; the CPU keeps them in halves.
 STATISTICS = ("native_layer_norm", "native_group_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
 NAMES = {"bool": "bool", "bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128", "complex32": "c32",
@@ -102,6 +104,8 @@ def tolerance(op, dtype, factor=1):
     """torch.testing's for the dtype, or what the operator's own entry allows itself anywhere. Gradients are sums of many of those: factor."""
     defaults = {torch.float16: (1e-3, 1e-3), torch.bfloat16: (1.6e-2, 1e-3), torch.float32: (1e-5, 1e-5), torch.complex64: (1e-5, 1e-5)}
     rtol, atol = defaults.get(dtype, (1e-7, 1e-7))
+    if op.name in SEVEN_DIGITS:
+        rtol, atol = max(rtol, 1e-5), max(atol, 1e-6)
     for decorator in op.decorators:
         for override in getattr(decorator, "decorators", [decorator]):
             for kind, allowed in getattr(override, "overrides", {}).items():

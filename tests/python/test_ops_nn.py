@@ -3,7 +3,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from operators import compare
+from operators import compare, to_tern
 
 
 def floats(*sizes, dtype=torch.float32, grad=True):
@@ -83,6 +83,29 @@ def test_batch_norm(training):
         lambda t, m, v, w, b: F.batch_norm(t, m, v, w, b, training=training), x, floats(3, grad=False), floats(3, grad=False).abs() + 1, floats(3), floats(3)
     )
     compare(lambda t, m, v: F.batch_norm(t, m, v, training=training), floats(4, 3), floats(3, grad=False), floats(3, grad=False).abs() + 1)
+
+
+def test_batch_norm_in_parts():
+    """What torch.nn.SyncBatchNorm does with two processes, here the two halves of a batch, against batch norm of the whole."""
+    x, weight, bias = floats(12, 4, 5, grad=True), floats(4, grad=True), floats(4, grad=True)
+    running = [torch.zeros(4), torch.ones(4)]
+    expected = F.batch_norm(x, *running, weight, bias, training=True, momentum=0.2)
+    gy = floats(12, 4, 5, grad=False)
+    expected.backward(gy)
+
+    parts, w, b, gradients = to_tern(x.detach()).split([7, 5]), to_tern(weight.detach()), to_tern(bias.detach()), to_tern(gy).split([7, 5])
+    ours = [torch.zeros(4, device="tern"), torch.ones(4, device="tern")]
+    means, deviations = (torch.stack(s) for s in zip(*(torch.batch_norm_stats(part, 1e-5) for part in parts), strict=True))
+    counts = torch.tensor([35.0, 25.0], device="tern")
+    mean, invstd = torch.batch_norm_gather_stats_with_counts(parts[0], means, deviations, *ours, 0.2, 1e-5, counts)
+    y = torch.cat([torch.batch_norm_elemt(part, w, b, mean, invstd, 1e-5) for part in parts])
+    torch.testing.assert_close(y.cpu(), expected)
+    torch.testing.assert_close([t.cpu() for t in ours], running)
+    sums = [torch.batch_norm_backward_reduce(g, part, mean, invstd, w, True, True, True) for g, part in zip(gradients, parts, strict=True)]
+    total = [sum(s) for s in zip(*sums, strict=True)]
+    gx = [torch.batch_norm_backward_elemt(g, part, mean, invstd, w, total[0], total[1], counts.int()) for g, part in zip(gradients, parts, strict=True)]
+    torch.testing.assert_close(torch.cat(gx).cpu(), x.grad)
+    torch.testing.assert_close([total[2].cpu(), total[3].cpu()], [weight.grad, bias.grad])
 
 
 def test_layer_and_group_norm():

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch.nn.functional as F
+from mpmath import mp
 from operators import compare, to_tern
 from test_ops_pointwise import floats
 
@@ -31,6 +32,54 @@ def test_special_corners(name):
         corners = corners[corners.abs() != 1e10]
         corners = corners[corners != -1e38]
     compare(SPECIAL[name][0], corners, what=name)
+
+
+# name: (mpmath's function, low, high)
+TABLED = {
+    "i0": (lambda x: mp.besseli(0, x), -40, 40), "i0e": (lambda x: mp.exp(-abs(x)) * mp.besseli(0, x), -90, 90),
+    "i1": (lambda x: mp.besseli(1, x), -40, 40), "i1e": (lambda x: mp.exp(-abs(x)) * mp.besseli(1, x), -90, 90),
+    "bessel_j0": (lambda x: mp.besselj(0, x), -40, 40), "bessel_j1": (lambda x: mp.besselj(1, x), -40, 40),
+    "bessel_y0": (lambda x: mp.bessely(0, x), 0.01, 40), "bessel_y1": (lambda x: mp.bessely(1, x), 0.01, 40),
+    "modified_bessel_k0": (lambda x: mp.besselk(0, x), 0.01, 40), "modified_bessel_k1": (lambda x: mp.besselk(1, x), 0.01, 40),
+    "scaled_modified_bessel_k0": (lambda x: mp.exp(x) * mp.besselk(0, x), 0.01, 90), "scaled_modified_bessel_k1": (lambda x: mp.exp(x) * mp.besselk(1, x), 0.01, 90),
+    "spherical_bessel_j0": (lambda x: mp.sin(x) / x, -20, 20), "erfcx": (lambda x: mp.exp(x * x) * mp.erfc(x), -5, 90),
+    "log_ndtr": (lambda x: mp.log(mp.ncdf(x)), -35, 5), "ndtri": (lambda p: mp.sqrt(2) * mp.erfinv(2 * p - 1), 1e-9, 1 - 1e-9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLED)
+def test_tabled(name):
+    """To the last digits of f64, where PyTorch's own have fewer: errors against the larger of the value and 1, so that zeros count as what surrounds them."""
+    exact, low, high = TABLED[name]
+    x = torch.linspace(low, high, 101, dtype=torch.float64)
+    with mp.workdps(40):
+        truth = torch.tensor([float(exact(mp.mpf(float(v)))) for v in x], dtype=torch.float64)
+    error = ((getattr(torch.special, name)(to_tern(x)).cpu() - truth) / truth.abs().clamp_min(1)).abs()
+    assert error.max() < 2e-14, f"{error.max()} at {x[error.argmax()]}"
+
+
+@pytest.mark.parametrize("name", TABLED)
+def test_tabled_corners(name):
+    compare(getattr(torch.special, name), torch.tensor([0.0, 1.0, 2.0, 8.0, 0.5, 1e-20, 1e-3, math.inf, math.nan, -1.0, -math.inf] if "bessel" not in name else [0.0, 1.0, 2.0, 0.5, 1e-3, math.nan, -1.0]))
+    compare(getattr(torch.special, name), torch.arange(4))
+
+
+def test_trigamma():
+    compare(lambda x: torch.polygamma(1, x), floats(60, low=-8, high=8, dtype=torch.float64), gradients=False)  # which is the next one
+    compare(torch.digamma, floats(60, low=0.1, high=8, dtype=torch.float64, grad=True))
+
+
+def test_order_of_what_is_not_a_number():
+    x = torch.tensor([[3.0, math.nan, 1, 2], [math.nan] * 4, [2, 2, 1, 1]])
+    compare(torch.nanmedian, x)
+    compare(lambda t: torch.nanmedian(t, dim=1, keepdim=True).values, x)
+    compare(lambda t: torch.mode(t, dim=1), torch.tensor([[2, 1, 2, 1, 1], [5, 4, 3, 2, 1], [7, 7, 7, 0, 0]]))
+    compare(lambda t: torch.cummax(t, dim=1), torch.tensor([[1.0, 3, 3, 2], [0, math.nan, 5, math.nan]]))
+    compare(lambda t: torch.cummin(t, dim=0), torch.tensor([[4, 1], [4, 2], [3, 1]]))
+    compare(lambda t: torch.logcumsumexp(t, dim=0), torch.tensor([-math.inf, -1e4, 3.0, 1e4, -1e4, math.inf]))
+    compare(lambda t: torch.logcumsumexp(t, dim=1), floats(3, 37, grad=True))
+    compare(torch.frexp, torch.tensor([0.0, -0.0, 1.0, -3.75, 1e-42, 3e38, math.inf, math.nan]))
+    compare(torch.frexp, torch.tensor([5e-324, 1e-310, -1e300, 0.1], dtype=torch.float64))
 
 
 def test_pairs():
