@@ -4,6 +4,9 @@
  * of one block in some dtype; an instruction is a C function from registers to a register. f16 and bf16 live in registers as f32, rounded after every operation; every
  * other dtype as itself, bool as bytes 0 and 1. An instruction may write over a register it reads (element i is read before it is written).
  *
+ * A chain is a super-instruction: several f32 operations, each on the result of the one before, with a few vectors of elements kept in the processor's registers from
+ * the first to the last. What a chain computes is what its operations would one by one.
+ *
  * Every element's result depends on that element alone, whatever the block's length: that is why fused and unfused programs agree bit for bit. */
 #ifndef TERN_BLOCKS_H
 #define TERN_BLOCKS_H
@@ -24,6 +27,29 @@ typedef struct tern_block_walk {
   int64_t dims[TERN_MAX_RANK], strides[TERN_MAX_RANK];
 } tern_block_walk;
 
+/* One step of a chain. x is the chain's value, y the operand: register `reg`, or its first element where `scalar`. */
+typedef enum tern_chain_kind {
+  TERN_CHAIN_LOAD,          /* x = y */
+  TERN_CHAIN_ADD,           /* x + y */
+  TERN_CHAIN_SUBTRACT,      /* x - y */
+  TERN_CHAIN_SUBTRACT_FROM, /* y - x */
+  TERN_CHAIN_MULTIPLY,      /* x * y */
+  TERN_CHAIN_DIVIDE,        /* x / y */
+  TERN_CHAIN_DIVIDE_INTO,   /* y / x */
+  TERN_CHAIN_MAXIMUM,       /* NaN wins in both */
+  TERN_CHAIN_MINIMUM,
+  TERN_CHAIN_SQUARE,        /* x * x */
+  TERN_CHAIN_SQRT,
+  TERN_CHAIN_NEGATE,
+  TERN_CHAIN_ABS,
+  TERN_CHAIN_STORE,         /* register `reg` = x, which stays */
+} tern_chain_kind;
+typedef struct tern_chain_step {
+  uint8_t kind; /* tern_chain_kind */
+  bool scalar;
+  uint16_t reg;
+} tern_chain_step;
+
 typedef struct tern_block_machine {
   /* Elementwise operations by the dtype of their (second, for select the first data) operand; NULL where ops.def does not define them. */
   tern_block_function operation[TERN_OP_COUNT][TERN_DTYPE_COUNT];
@@ -33,6 +59,9 @@ typedef struct tern_block_machine {
   tern_block_function select[17];     /* by element size; a: condition bytes */
   tern_block_function copy_block[17]; /* by element size */
   tern_block_function round[TERN_DTYPE_COUNT]; /* f32 -> f32 with the precision of f16 or bf16 */
+
+  /* The steps, the first of which loads, over n elements of the registers. Element i of a register is read before and after it is stored in the order of the steps. */
+  void (*chain)(const tern_chain_step *steps, int32_t n_steps, char *const *registers, int64_t n);
 
   /* out[0..n) = elements start..start+n of the walk. */
   void (*gather)(const tern_block_walk *walk, const char *base, int64_t start, int64_t n, void *out);

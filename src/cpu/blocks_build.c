@@ -157,6 +157,37 @@ static void add_sink(builder *b, tern_value value, uint16_t reg, bool alias) {
   tern_walk_make(&s->walk, info->rank, info->dims, strides, b->order, s->element);
 }
 
+/* What an instruction touches: operands and result, or the registers of a chain's steps. */
+static int32_t touches(const tern_instruction *x) { return x->run ? 4 : x->n_steps; }
+static uint16_t touched(const tern_group *g, const tern_instruction *x, int32_t i, bool *writes) {
+  if (!x->run) {
+    const tern_chain_step *s = &g->steps[x->first_step + i];
+    *writes = s->kind == TERN_CHAIN_STORE;
+    return s->reg;
+  }
+  *writes = i == 3;
+  return i == 0 ? x->a : i == 1 ? x->b : i == 2 ? x->c : x->out;
+}
+
+/* Which instruction reads a source last and which writes a sink, so that a result may take over an operand's storage. What a chain reads after it has stored something
+ * counts as read by the next instruction: the chain's own results may not lie there. */
+static void note_reads_and_writes(tern_group *g) {
+  bool writes, stored;
+  for (int32_t i = 0; i < g->n_sources; i++) g->sources[i].last_read = -1;
+  for (int32_t k = 0; k < g->n_instructions; k++) {
+    const tern_instruction *x = &g->instructions[k];
+    stored = false;
+    for (int32_t t = 0; t < touches(x); t++) {
+      const uint16_t reg = touched(g, x, t, &writes);
+      for (int32_t i = 0; i < g->n_sources && !writes; i++)
+        if (g->sources[i].reg == reg) g->sources[i].last_read = (int16_t)(k + (stored && !x->run));
+      for (int32_t i = 0; i < g->n_sinks && writes; i++)
+        if (g->sinks[i].reg == reg) g->sinks[i].write = (int16_t)k;
+      stored |= writes;
+    }
+  }
+}
+
 tern_status tern_group_build(const tern_group_input *in, tern_group **out) {
   const tern_program *p = in->program;
   builder b = {.in = in, .g = tern_arena_alloc(in->arena, sizeof(tern_group))};
@@ -210,13 +241,8 @@ tern_status tern_group_build(const tern_group_input *in, tern_group **out) {
     b.made[b.n_made++].reg = reg;
     if (in->location[op->first_result] >= 0) add_sink(&b, op->first_result, reg, alias);
   }
-  for (int32_t i = 0; i < g->n_sources; i++) g->sources[i].last_read = -1;
-  for (int32_t k = 0; k < g->n_instructions; k++)
-    for (int32_t i = 0; i < g->n_sources; i++) {
-      const tern_instruction *x = &g->instructions[k];
-      uint16_t reg = g->sources[i].reg;
-      if (x->a == reg || x->b == reg || x->c == reg) g->sources[i].last_read = (int16_t)k;
-    }
+  TERN_TRY(tern_group_make_chains(g, in->machine, in->arena));
+  note_reads_and_writes(g);
   for (int32_t k = 0; k < g->n_reducers; k++)
     for (int32_t i = 0; i < g->n_sources; i++)
       if (g->reducers[k].reg == g->sources[i].reg) g->sources[i].last_read = INT16_MAX;
@@ -226,63 +252,70 @@ tern_status tern_group_build(const tern_group_input *in, tern_group **out) {
 
 /* ---- buffers ---- */
 
+typedef struct placement {
+  tern_group *g;
+  int32_t *last;          /* per register: the instruction that touches it last */
+  int32_t *freed, top[17]; /* stacks of buffers per element size, linked by register number + 1 */
+  bool *kept, *written;   /* kept: not to be given back (again) */
+  int64_t *bytes;
+} placement;
+
+static void take_buffer(placement *z, uint16_t r) {
+  if (!z->written[r] && !z->kept[r]) {
+    int32_t *stack = &z->top[z->g->register_bytes[r]];
+    if (*stack) {
+      z->g->register_place[r] = z->g->register_place[*stack - 1];
+      *stack = z->freed[*stack - 1];
+    } else {
+      z->g->register_place[r] = (int32_t)*z->bytes;
+      *z->bytes += z->g->register_bytes[r];
+    }
+  }
+  z->written[r] = true;
+}
+static void give_back(placement *z, uint16_t r, int32_t k) {
+  if (z->last[r] != k || z->kept[r] || !z->written[r]) return;
+  z->kept[r] = true;
+  z->freed[r] = z->top[z->g->register_bytes[r]];
+  z->top[z->g->register_bytes[r]] = r + 1;
+}
+
 /* Linear scan: a register gets a buffer when written and gives it back after its last use. Buffers are of one element size, because an instruction
- * may write over its operand only at equal sizes. */
+ * may write over its operand only at equal sizes. A chain writes over none: it may read it once more. */
 static tern_status place_registers(tern_group *g, tern_arena *arena, int64_t *bytes) {
   const int32_t n = g->n_registers, end = g->n_instructions;
-  int32_t *last = tern_arena_alloc(arena, (size_t)(n + 1) * sizeof *last);
-  int32_t *freed = tern_arena_alloc(arena, (size_t)(n + 1) * sizeof *freed); /* stacks per element size, linked by register number + 1 */
-  bool *kept = tern_arena_alloc(arena, (size_t)n + 1), *written = tern_arena_alloc(arena, (size_t)n + 1);
+  bool writes;
+  placement z = {.g = g, .bytes = bytes, .last = tern_arena_alloc(arena, (size_t)(n + 1) * sizeof *z.last), .freed = tern_arena_alloc(arena, (size_t)(n + 1) * sizeof *z.freed),
+                 .kept = tern_arena_alloc(arena, (size_t)n + 1), .written = tern_arena_alloc(arena, (size_t)n + 1)};
   g->register_place = tern_arena_alloc(arena, (size_t)(n + 1) * sizeof *g->register_place);
-  if (!last || !freed || !kept || !written || !g->register_place) return no_memory();
-  int32_t top[17] = {0};
+  if (!z.last || !z.freed || !z.kept || !z.written || !g->register_place) return no_memory();
   *bytes = 0;
-  for (int32_t r = 0; r < n; r++) last[r] = g->register_place[r] = -1;
-  for (int32_t k = 0; k < end; k++) {
-    const tern_instruction *x = &g->instructions[k];
-    last[x->a] = last[x->b] = last[x->c] = last[x->out] = k;
-  }
-  for (int32_t i = 0; i < g->n_reducers; i++) last[g->reducers[i].reg] = end;
+  for (int32_t r = 0; r < n; r++) z.last[r] = g->register_place[r] = -1;
+  for (int32_t k = 0; k < end; k++)
+    for (int32_t t = 0; t < touches(&g->instructions[k]); t++) z.last[touched(g, &g->instructions[k], t, &writes)] = k;
+  for (int32_t i = 0; i < g->n_reducers; i++) z.last[g->reducers[i].reg] = end;
   for (int32_t i = 0; i < g->n_sinks; i++) {
-    last[g->sinks[i].reg] = end;
-    if (!g->sinks[i].strided) kept[g->sinks[i].reg] = true; /* it is the result itself */
+    z.last[g->sinks[i].reg] = end;
+    if (!g->sinks[i].strided) z.kept[g->sinks[i].reg] = true; /* it is the result itself */
   }
   for (int32_t i = 0; i < g->n_sources; i++) {
     const tern_source *s = &g->sources[i];
-    kept[s->reg] = true; /* never given back: it may hold for the whole chunk, or not be a buffer at all */
-    if (s->kind == TERN_SOURCE_DIRECT) continue;
+    z.kept[s->reg] = true; /* never given back: it may hold for the whole chunk, or not be a buffer at all */
+    if (s->kind == TERN_SOURCE_DIRECT || s->kind == TERN_SOURCE_SCALAR) continue;
     g->register_place[s->reg] = (int32_t)*bytes;
     *bytes += g->register_bytes[s->reg];
   }
   for (int32_t k = 0; k < end; k++) {
     const tern_instruction *x = &g->instructions[k];
-    const uint16_t operands[4] = {x->a, x->b, x->c, x->out};
-    for (int i = 0; i < 3; i++) {
-      uint16_t r = operands[i];
-      if (last[r] != k || kept[r] || r == x->out || g->register_bytes[r] != g->register_bytes[x->out] || !written[r]) continue;
-      kept[r] = true; /* given back once */
-      freed[r] = top[g->register_bytes[r]];
-      top[g->register_bytes[r]] = r + 1;
+    for (int32_t t = 0; t < touches(x) && x->run; t++) {
+      const uint16_t r = touched(g, x, t, &writes);
+      if (r != x->out && g->register_bytes[r] == g->register_bytes[x->out]) give_back(&z, r, k);
     }
-    uint16_t out = x->out;
-    if (!written[out] && !kept[out]) {
-      int32_t *stack = &top[g->register_bytes[out]];
-      if (*stack) {
-        g->register_place[out] = g->register_place[*stack - 1];
-        *stack = freed[*stack - 1];
-      } else {
-        g->register_place[out] = (int32_t)*bytes;
-        *bytes += g->register_bytes[out];
-      }
+    for (int32_t t = 0; t < touches(x); t++) {
+      const uint16_t r = touched(g, x, t, &writes);
+      if (writes) take_buffer(&z, r);
     }
-    written[out] = true;
-    for (int i = 0; i < 4; i++) { /* what could not be reused by this instruction is free after it */
-      uint16_t r = operands[i];
-      if (last[r] != k || kept[r] || !written[r]) continue;
-      kept[r] = true;
-      freed[r] = top[g->register_bytes[r]];
-      top[g->register_bytes[r]] = r + 1;
-    }
+    for (int32_t t = 0; t < touches(x); t++) give_back(&z, touched(g, x, t, &writes), k); /* what could not be reused by this instruction is free after it */
   }
   return NULL;
 }
@@ -368,7 +401,7 @@ tern_status tern_group_finish(tern_group *g, tern_arena *arena) {
         else period *= s->walk.dims[d];
       if (repeats && g->block % period == 0) s->kind = TERN_SOURCE_PERIODIC;
     }
-  const int64_t per_element = 1 + g->n_instructions + g->n_sources / 2, work = g->count * per_element;
+  const int64_t per_element = 1 + g->n_operations + g->n_sources / 2, work = g->count * per_element;
   int64_t unit = g->block * per_element;
   if (g->form == TERN_GROUP_COLUMNS) {
     const int64_t rows = g->count / g->row, columns = g->blocks_per_row > 1 ? g->block : g->row;

@@ -30,7 +30,8 @@ static void begin_chunk(lane *l) {
   for (int32_t i = 0; i < g->n_sources; i++) {
     const tern_source *s = &g->sources[i];
     int64_t n = min_i64(g->block, g->count);
-    if (s->kind == TERN_SOURCE_SPLAT) l->r->machine->fill(s->walk.element, source_base(l->r, s), n, l->reg[s->reg]);
+    if (s->kind == TERN_SOURCE_SCALAR) l->reg[s->reg] = source_base(l->r, s);
+    else if (s->kind == TERN_SOURCE_SPLAT) l->r->machine->fill(s->walk.element, source_base(l->r, s), n, l->reg[s->reg]);
     else if (s->kind == TERN_SOURCE_PERIODIC) l->r->machine->gather(&s->walk, source_base(l->r, s), 0, n, l->reg[s->reg]);
   }
 }
@@ -69,7 +70,10 @@ static void run_block(lane *l, int64_t start, int64_t n) {
     if (!g->sinks[i].strided) l->reg[g->sinks[i].reg] = l->r->base[g->sinks[i].location] + start * (int64_t)g->sinks[i].element;
   char **reg = l->reg;
   const tern_instruction *end = g->instructions + g->n_instructions;
-  for (const tern_instruction *x = g->instructions; x < end; x++) x->run(reg[x->out], reg[x->a], reg[x->b], reg[x->c], n);
+  for (const tern_instruction *x = g->instructions; x < end; x++) {
+    if (x->run) x->run(reg[x->out], reg[x->a], reg[x->b], reg[x->c], n);
+    else l->r->machine->chain(g->steps + x->first_step, x->n_steps, reg, n);
+  }
   for (int32_t i = 0; i < g->n_sinks; i++)
     if (g->sinks[i].strided) l->r->machine->scatter(&g->sinks[i].walk, l->r->base[g->sinks[i].location], start, n, reg[g->sinks[i].reg]);
 }

@@ -25,6 +25,7 @@ typedef struct tern_location {
 typedef enum tern_source_kind {
   TERN_SOURCE_DIRECT,   /* consecutive over the whole iteration space: read where it lies */
   TERN_SOURCE_SPLAT,    /* one element: a register filled once per chunk */
+  TERN_SOURCE_SCALAR,   /* one element that only chains read, as a scalar: where it lies */
   TERN_SOURCE_PERIODIC, /* repeats every row, and blocks are whole rows: a register filled once per chunk */
   TERN_SOURCE_WALK,     /* loaded block by block, or read where it lies if the block is within one consecutive row */
   TERN_SOURCE_IOTA,     /* computed from the offset */
@@ -42,8 +43,9 @@ typedef struct tern_source {
 } tern_source;
 
 typedef struct tern_instruction {
-  tern_block_function run;
-  uint16_t out, a, b, c;
+  tern_block_function run;      /* NULL: a chain */
+  uint16_t out, a, b, c;        /* of a chain: what its last step stores, three times; see blocks.h */
+  int32_t first_step, n_steps;  /* of a chain */
 } tern_instruction;
 
 typedef struct tern_sink { /* an elementwise result */
@@ -76,6 +78,8 @@ typedef struct tern_group {
   int32_t n_sources, n_instructions, n_sinks, n_reducers, n_registers;
   tern_source *sources;
   tern_instruction *instructions;
+  tern_chain_step *steps;    /* of all chains */
+  int32_t n_operations;      /* instructions, chains counted by what they compute */
   tern_sink *sinks;
   tern_reducer *reducers;
   uint8_t *register_bytes;   /* per register: bytes of an element */
@@ -166,6 +170,8 @@ typedef struct tern_group_input {
 
 /* Instructions and operands; reductions store to location[result]. */
 tern_status tern_group_build(const tern_group_input *input, tern_group **out);
+/* blocks_chain.c: makes chains of instructions. Called last by tern_group_build. */
+tern_status tern_group_make_chains(tern_group *group, const tern_block_machine *machine, tern_arena *arena);
 /* Buffers, block length, chunks: after the last change to the instructions. */
 tern_status tern_group_finish(tern_group *group, tern_arena *arena);
 /* A group that reduces `partial` results [rows, length] (or [length, columns]) further, into the same reducers' dtype. */

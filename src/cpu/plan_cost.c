@@ -17,7 +17,7 @@ static int64_t view_count(const tern_place_view *v) { return v->location < 0 ? 0
 /* ---- fused loops ---- */
 
 static void group_cost(const tern_group *g, int64_t *flops, int64_t *bytes) {
-  *flops = g->count * (g->n_instructions + g->n_reducers);
+  *flops = g->count * (g->n_operations + g->n_reducers);
   for (int32_t i = 0; i < g->n_sources; i++) {
     const tern_source *s = &g->sources[i];
     switch (s->kind) {

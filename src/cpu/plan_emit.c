@@ -187,7 +187,7 @@ static tern_status emit_iota(tern_planner *pl, uint32_t tag, tern_value value, i
   if (count == 0) return NULL;
   tern_group *g = tern_arena_alloc(&pl->out->arena, sizeof *g);
   if (!g) return no_memory();
-  *g = (tern_group){.count = count, .n_sources = 1, .n_instructions = 1, .n_sinks = 1, .n_registers = 2};
+  *g = (tern_group){.count = count, .n_sources = 1, .n_instructions = 1, .n_operations = 1, .n_sinks = 1, .n_registers = 2};
   g->sources = tern_arena_alloc(&pl->out->arena, sizeof *g->sources);
   g->instructions = tern_arena_alloc(&pl->out->arena, sizeof *g->instructions);
   g->sinks = tern_arena_alloc(&pl->out->arena, sizeof *g->sinks);

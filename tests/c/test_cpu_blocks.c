@@ -214,9 +214,54 @@ static void nan_wins_reductions(void **state) {
 
 static int open_all(void **state) { return find_tables(state) || open_device(state); }
 
+/* Chains against their operations one by one, bit for bit: whole tiles, single vectors and a rest, scalar operands, results stored on the way, and a result over an operand. */
+static void chains(void **state) {
+  (void)state;
+  static const struct { tern_op_kind op; bool swapped; } meaning[] = {
+      [TERN_CHAIN_ADD] = {TERN_OP_ADD, false},         [TERN_CHAIN_SUBTRACT] = {TERN_OP_SUBTRACT, false}, [TERN_CHAIN_SUBTRACT_FROM] = {TERN_OP_SUBTRACT, true},
+      [TERN_CHAIN_MULTIPLY] = {TERN_OP_MULTIPLY, false}, [TERN_CHAIN_DIVIDE] = {TERN_OP_DIVIDE, false},   [TERN_CHAIN_DIVIDE_INTO] = {TERN_OP_DIVIDE, true},
+      [TERN_CHAIN_MAXIMUM] = {TERN_OP_MAXIMUM, false}, [TERN_CHAIN_MINIMUM] = {TERN_OP_MINIMUM, false},   [TERN_CHAIN_SQRT] = {TERN_OP_SQRT, false},
+      [TERN_CHAIN_NEGATE] = {TERN_OP_NEGATE, false},   [TERN_CHAIN_ABS] = {TERN_OP_ABS, false}};
+  enum { REGISTERS = 6, STEPS = 12 };
+  static float memory[REGISTERS][N], expected[REGISTERS][N], x[N], y[N];
+  for (int t = 0; t < n_tables; t++)
+    for (int round = 0; round < 300; round++) {
+      const tern_block_machine *m = tables[t]->blocks;
+      const int n = 1 + random_below(round % 2 ? N : 40);
+      tern_chain_step steps[STEPS] = {{TERN_CHAIN_LOAD, random_below(4) == 0, (uint16_t)random_below(REGISTERS)}};
+      for (int r = 0; r < REGISTERS; r++) fill_corners(TERN_F32, memory[r], N);
+      memcpy(expected, memory, sizeof memory);
+      for (int i = 0; i < N; i++) x[i] = memory[steps[0].reg][steps[0].scalar ? 0 : i];
+      uint32_t stored = 0; /* a scalar operand is never what the chain stores */
+      for (int k = 1; k < STEPS; k++) {
+        tern_chain_step *s = &steps[k];
+        *s = (tern_chain_step){(uint8_t)(1 + random_below(TERN_CHAIN_STORE)), random_below(3) == 0, (uint16_t)random_below(REGISTERS)};
+        if (k == STEPS - 1) s->kind = TERN_CHAIN_STORE;
+        for (int before = 0; before < k; before++)
+          if (s->kind == TERN_CHAIN_STORE && steps[before].scalar && steps[before].reg == s->reg) s->kind = TERN_CHAIN_ABS;
+        s->scalar &= s->kind != TERN_CHAIN_STORE && !(stored >> s->reg & 1);
+        if (s->kind == TERN_CHAIN_STORE) {
+          memcpy(expected[s->reg], x, sizeof x[0] * (size_t)n);
+          stored |= 1u << s->reg;
+          continue;
+        }
+        for (int i = 0; i < N; i++) y[i] = s->kind == TERN_CHAIN_SQUARE ? x[i] : expected[s->reg][s->scalar ? 0 : i];
+        const tern_op_kind op = s->kind == TERN_CHAIN_SQUARE ? TERN_OP_MULTIPLY : meaning[s->kind].op;
+        const bool swapped = s->kind != TERN_CHAIN_SQUARE && meaning[s->kind].swapped;
+        m->operation[op][TERN_F32](x, swapped ? y : x, swapped ? x : y, x, n);
+      }
+      char *registers[REGISTERS];
+      for (int r = 0; r < REGISTERS; r++) registers[r] = (char *)memory[r];
+      m->chain(steps, STEPS, registers, n);
+      for (int r = 0; r < REGISTERS; r++)
+        for (int i = 0; i < N; i++) assert_true(memory[r][i] == expected[r][i] || (isnan(memory[r][i]) && isnan(expected[r][i])));
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_operation),      cmocka_unit_test(every_comparison),  cmocka_unit_test(every_conversion), cmocka_unit_test(functions_over_all_floats),
+      cmocka_unit_test(every_operation),
+      cmocka_unit_test(chains),      cmocka_unit_test(every_comparison),  cmocka_unit_test(every_conversion), cmocka_unit_test(functions_over_all_floats),
       cmocka_unit_test(results_do_not_depend_on_place), cmocka_unit_test(sums_are_accurate), cmocka_unit_test(nan_wins_reductions),
   };
   return cmocka_run_group_tests(tests, open_all, close_device);

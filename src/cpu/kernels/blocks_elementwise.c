@@ -253,5 +253,6 @@ static tern_block_machine machine = {
 const tern_block_machine *TERN_ISA_NAME(tern_block_machine_get)(void) {
   TERN_ISA_NAME(tern_block_moves)(&machine);
   TERN_ISA_NAME(tern_block_reductions)(&machine);
+  TERN_ISA_NAME(tern_block_chains)(&machine);
   return &machine;
 }

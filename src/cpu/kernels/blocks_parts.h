@@ -6,4 +6,5 @@
 
 void TERN_ISA_NAME(tern_block_moves)(tern_block_machine *machine);      /* blocks_move.c */
 void TERN_ISA_NAME(tern_block_reductions)(tern_block_machine *machine); /* blocks_reduce.c */
+void TERN_ISA_NAME(tern_block_chains)(tern_block_machine *machine);     /* blocks_chain.c */
 #endif
