@@ -165,6 +165,9 @@ TERN_API tern_value tern_gelu_grad(tern_program *p, tern_value gy, tern_value x,
 TERN_API void tern_attention(tern_program *p, tern_value q, tern_value k, tern_value v, tern_value mask, tern_value scale, bool causal, tern_value results[2]);
 TERN_API void tern_attention_grad(tern_program *p, tern_value gout, tern_value q, tern_value k, tern_value v, tern_value out, tern_value lse,
                                   tern_value mask, tern_value scale, bool causal, tern_value results[3]);
+TERN_API void tern_lstm(tern_program *p, tern_value gates, tern_value w, tern_value bias, tern_value hidden, tern_value cell, bool reverse, tern_value results[3]);
+TERN_API void tern_lstm_grad(tern_program *p, tern_value gstates, tern_value ghidden, tern_value gcell, tern_value activated, tern_value cells, tern_value cell,
+                             tern_value w, bool reverse, tern_value results[3]);
 TERN_API void tern_max_pool(tern_program *p, tern_value x, const tern_window *window, const int64_t *y_spatial, tern_value results[2]);
 TERN_API tern_value tern_max_pool_grad(tern_program *p, tern_value gy, tern_value index, const tern_window *window, const int64_t *x_dims);
 TERN_API tern_value tern_avg_pool(tern_program *p, tern_value x, const tern_window *window, const int64_t *y_spatial);

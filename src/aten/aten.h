@@ -130,6 +130,9 @@ const tern_aten_row *tern_aten_row_at(int index);
 /* torch.get_default_dtype(), which decides what integers become in floating-point operations. f32 until set; the shim keeps it up to date. */
 void tern_aten_set_default_dtype(tern_dtype dtype);
 
+/* The row of that internal name, for a host that composes operators of its own; NULL where there is none. */
+const tern_aten_row *tern_aten_internal_row(const char *name);
+
 /* Runs one call. On TERN_RECORD *status tells how it went (an error of the device); nothing was returned to the host on the other verdicts. */
 tern_verdict tern_aten_call(const tern_call *call, tern_status *status);
 

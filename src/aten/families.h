@@ -21,6 +21,7 @@
   F(norm)                     \
   F(activation)               \
   F(attention)                \
+  F(recurrent)                \
   F(loss)                     \
   F(ctc)                      \
   F(conv)                     \

@@ -58,6 +58,14 @@ const tern_aten_row *tern_aten_row_at(int index) {
   return NULL;
 }
 
+const tern_aten_row *tern_aten_internal_row(const char *name) {
+  for (int i = 0; i < tern_aten_row_count(); i++) {
+    const tern_aten_row *row = tern_aten_row_at(i);
+    if (row->internal && strcmp(row->internal, name) == 0) return row;
+  }
+  return NULL;
+}
+
 const tern_operation *tern_aten_operation(const tern_aten_row *row) {
   build_once();
   for (int f = 0; f < FAMILIES; f++) {

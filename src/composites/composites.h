@@ -38,6 +38,8 @@ void tern_decompose_attention(const tern_decomposition *d);
 void tern_decompose_attention_grad(const tern_decomposition *d);
 void tern_decompose_conv_input_grad(const tern_decomposition *d);
 void tern_decompose_conv_weight_grad(const tern_decomposition *d);
+void tern_decompose_lstm(const tern_decomposition *d);
+void tern_decompose_lstm_grad(const tern_decomposition *d);
 void tern_decompose_max_pool(const tern_decomposition *d);
 void tern_decompose_max_pool_grad(const tern_decomposition *d);
 void tern_decompose_avg_pool(const tern_decomposition *d);

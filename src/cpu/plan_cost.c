@@ -69,6 +69,8 @@ static void kernel_cost(const tern_kernel_step *k, int64_t *flops, int64_t *byte
     case TERN_OP_CONV_WEIGHT_GRAD: *flops = conv_flops(&k->in[1], &k->out[0]); break;
     case TERN_OP_ATTENTION: *flops = attention_flops(&k->in[0], &k->in[1], &k->in[2], 1, 1, k->op.attrs->ints[0]); break;
     case TERN_OP_ATTENTION_GRAD: *flops = attention_flops(&k->in[1], &k->in[2], &k->in[3], 3, 2, k->op.attrs->ints[0]); break;
+    case TERN_OP_LSTM: *flops = 2 * view_count(&k->in[0]) * k->in[1].dims[1]; break;
+    case TERN_OP_LSTM_GRAD: *flops = 2 * view_count(&k->in[3]) * k->in[6].dims[1]; break;
     /* Only what the indices name is read of the table. */
     case TERN_OP_TAKE: case TERN_OP_GATHER: *flops = 0, *bytes = view_bytes(&k->in[1]) + 2 * view_bytes(&k->out[0]); break;
     default: *flops = most * operations_per_element((tern_op_kind)k->op.kind);

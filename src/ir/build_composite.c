@@ -63,6 +63,15 @@ void tern_max_pool(tern_program *p, tern_value x, const tern_window *window, con
   several(p, TERN_OP_MAX_POOL, 1, &x, &(tern_attrs){.window = *window}, (tern_proposal){TERN_F32, window->spatial + 2, dims}, results);
 }
 
+void tern_lstm(tern_program *p, tern_value gates, tern_value w, tern_value bias, tern_value hidden, tern_value cell, bool reverse, tern_value results[3]) {
+  several(p, TERN_OP_LSTM, 5, (tern_value[]){gates, w, bias, hidden, cell}, &(tern_attrs){.ints = {reverse}}, TERN_PROPOSE_NOTHING, results);
+}
+
+void tern_lstm_grad(tern_program *p, tern_value gstates, tern_value ghidden, tern_value gcell, tern_value activated, tern_value cells, tern_value cell, tern_value w, bool reverse,
+                    tern_value results[3]) {
+  several(p, TERN_OP_LSTM_GRAD, 7, (tern_value[]){gstates, ghidden, gcell, activated, cells, cell, w}, &(tern_attrs){.ints = {reverse}}, TERN_PROPOSE_NOTHING, results);
+}
+
 tern_value tern_max_pool_grad(tern_program *p, tern_value gy, tern_value index, const tern_window *window, const int64_t *x_dims) {
   if (!tern_build_check(p, TERN_OP_MAX_POOL_GRAD, gy)) return TERN_NO_VALUE;
   return tern_build(p, TERN_OP_MAX_POOL_GRAD, 2, (tern_value[]){gy, index}, &(tern_attrs){.window = *window}, (tern_proposal){TERN_F32, p->values[gy].rank, x_dims});

@@ -38,6 +38,8 @@ static const struct { tern_rule rule; uint32_t optional; /* bit i: operand i may
     [TERN_OP_GELU ... TERN_OP_GELU_GRAD] = {tern_rule_gelu, 0},
     [TERN_OP_ATTENTION] = {tern_rule_attention, 1 << 3},
     [TERN_OP_ATTENTION_GRAD] = {tern_rule_attention_grad, 1 << 6},
+    [TERN_OP_LSTM] = {tern_rule_lstm, 1 << 2},
+    [TERN_OP_LSTM_GRAD] = {tern_rule_lstm_grad, 1 << 0 | 1 << 1 | 1 << 2},
     [TERN_OP_MAX_POOL] = {tern_rule_max_pool, 0},
     [TERN_OP_MAX_POOL_GRAD] = {tern_rule_max_pool_grad, 0},
     [TERN_OP_AVG_POOL] = {tern_rule_avg_pool, 0},

@@ -55,6 +55,8 @@ tern_status tern_rule_batch_norm_grad(const tern_rule_call *call);
 tern_status tern_rule_gelu(const tern_rule_call *call);
 tern_status tern_rule_attention(const tern_rule_call *call);
 tern_status tern_rule_attention_grad(const tern_rule_call *call);
+tern_status tern_rule_lstm(const tern_rule_call *call);
+tern_status tern_rule_lstm_grad(const tern_rule_call *call);
 tern_status tern_rule_max_pool(const tern_rule_call *call);
 tern_status tern_rule_max_pool_grad(const tern_rule_call *call);
 tern_status tern_rule_avg_pool(const tern_rule_call *call);

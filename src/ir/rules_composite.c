@@ -175,6 +175,48 @@ tern_status tern_rule_attention_grad(const tern_rule_call *call) {
   return NULL;
 }
 
+/* ---- lstm ---- */
+/* Operand `gates` is [T, B, 4 H]; the others that are given must fit. */
+static tern_status check_lstm(const tern_rule_call *call, int gates, int weight, int n, const int *states, int64_t *dims) {
+  const tern_value_info *g = tern_rule_operand(call, gates);
+  if (g->dtype != TERN_F32) return tern_error_new(TERN_INVALID_ARGUMENT, "the gates are %s; only f32 is possible", tern_dtype_name(g->dtype));
+  if (g->rank != 3 || g->dims[2] % 4 != 0) return tern_error_new(TERN_INVALID_ARGUMENT, "the gates must be [steps, batch, 4 hidden]");
+  memcpy(dims, (int64_t[]){g->dims[0], g->dims[1], g->dims[2] / 4}, 3 * sizeof *dims);
+  TERN_TRY(check_dtype(call, weight, TERN_F32));
+  TERN_TRY(check_dims(call, weight, 2, (int64_t[]){4 * dims[2], dims[2]}));
+  for (int i = 0; i < n; i++) {
+    if (!tern_rule_has(call, states[i])) continue;
+    TERN_TRY(check_dtype(call, states[i], TERN_F32));
+    TERN_TRY(check_dims(call, states[i], 2, dims + 1));
+  }
+  return NULL;
+}
+
+tern_status tern_rule_lstm(const tern_rule_call *call) {
+  int64_t dims[3];
+  TERN_TRY(check_lstm(call, 0, 1, 2, (int[]){3, 4}, dims));
+  if (tern_rule_has(call, 2)) {
+    TERN_TRY(check_dtype(call, 2, TERN_F32));
+    TERN_TRY(check_dims(call, 2, 1, (int64_t[]){4 * dims[2]}));
+  }
+  for (int i = 0; i < 2; i++) tern_rule_result(call, i, TERN_F32, 3, dims);
+  result_like(call, 2, 0);
+  return NULL;
+}
+
+tern_status tern_rule_lstm_grad(const tern_rule_call *call) {
+  int64_t dims[3];
+  TERN_TRY(check_lstm(call, 3, 6, 3, (int[]){1, 2, 5}, dims));
+  for (int i = 0; i <= 4; i += 4) {
+    if (!tern_rule_has(call, i)) continue;
+    TERN_TRY(check_dtype(call, i, TERN_F32));
+    TERN_TRY(check_dims(call, i, 3, dims));
+  }
+  result_like(call, 0, 3);
+  for (int i = 1; i < 3; i++) tern_rule_result(call, i, TERN_F32, 2, dims + 1);
+  return NULL;
+}
+
 /* ---- pooling ---- */
 /* Whether the window makes `y` from `x` (both [N, C, spatial]). The result's spatial sizes are given, not computed, since PyTorch's ceil_mode adds a window that may
  * hang over; every window must hold at least one element of x. */

@@ -123,7 +123,7 @@ static void print_attributes(FILE *out, const tern_program *p, const tern_op *op
       fprintf(out, "}");
       break;
     case TERN_OP_DOT: print_dot(out, a); break;
-    case TERN_OP_CONV: case TERN_OP_CONV_INPUT_GRAD: case TERN_OP_CONV_WEIGHT_GRAD: case TERN_OP_MAX_POOL: case TERN_OP_AVG_POOL: case TERN_OP_AVG_POOL_GRAD:
+    case TERN_OP_CONV: case TERN_OP_CONV_INPUT_GRAD: case TERN_OP_CONV_WEIGHT_GRAD: case TERN_OP_MAX_POOL: case TERN_OP_MAX_POOL_GRAD: case TERN_OP_AVG_POOL: case TERN_OP_AVG_POOL_GRAD:
       print_window(out, kind, &a->window);
       break;
     case TERN_OP_PUT: case TERN_OP_SCATTER: fprintf(out, " {%s, dim = %d}", combines[a->scatter.how], (int)a->scatter.dim); break;
@@ -136,6 +136,7 @@ static void print_attributes(FILE *out, const tern_program *p, const tern_op *op
     case TERN_OP_BATCH_NORM_GRAD: fputs(a->ints[0] ? " {training}" : "", out); break;
     case TERN_OP_GELU: case TERN_OP_GELU_GRAD: fputs(a->ints[0] ? " {tanh}" : "", out); break;
     case TERN_OP_ATTENTION: case TERN_OP_ATTENTION_GRAD: fputs(a->ints[0] ? " {causal}" : "", out); break;
+    case TERN_OP_LSTM: case TERN_OP_LSTM_GRAD: fputs(a->ints[0] ? " {reverse}" : "", out); break;
     default: break;
   }
 }

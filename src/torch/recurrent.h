@@ -1,6 +1,6 @@
 /* recurrent: whole LSTM and GRU layers. PyTorch's own composition multiplies by the input's weights, and adds to the weights' gradients, once a step; here the products that
- * do not wait for the step before are one for the whole sequence. Forward values equal the composition's bit for bit, because the order of a product's additions depends on
- * its inner length alone. Served is what torch.nn.LSTM and torch.nn.GRU call; projections, autocast, forward-mode AD and whatever does not fit are left to the composition,
+ * do not wait for the step before are one for the whole sequence, and an LSTM's steps in f32 are one operation. Forward values equal
+ * the composition's bit for bit, because the order of a product's additions depends on its inner length alone. Served is what torch.nn.LSTM and torch.nn.GRU call; projections, autocast, forward-mode AD and whatever does not fit are left to the composition,
  * which also raises PyTorch's errors. */
 #ifndef TERN_TORCH_RECURRENT_H
 #define TERN_TORCH_RECURRENT_H
@@ -20,11 +20,24 @@ struct recurrent_layer : torch::autograd::Function<recurrent_layer> {
   using tensors = torch::autograd::variable_list;
   enum { X, HIDDEN, CELL, W_INPUT, W_HIDDEN, B_INPUT, B_HIDDEN, N_INPUTS };
 
+  /* Whether the steps are one operation. Their results are then saved behind y: the activated gates and the cells of all steps. */
+  static bool is_whole(const at::Tensor &x, bool is_lstm) { return is_lstm && x.scalar_type() == at::kFloat; }
+
   static tensors forward(context *ctx, const at::Tensor &x, const at::Tensor &hidden, const std::optional<at::Tensor> &cell, const at::Tensor &w_input,
                          const at::Tensor &w_hidden, const std::optional<at::Tensor> &b_input, const std::optional<at::Tensor> &b_hidden, bool reverse) {
     const int64_t steps = x.size(0), batch = x.size(1);
     const bool is_lstm = cell.has_value();
     auto tensor = [](const std::optional<at::Tensor> &t) { return t ? *t : at::Tensor(); };
+    ctx->saved_data["reverse"] = reverse;
+    ctx->set_materialize_grads(false);
+    if (is_whole(x, is_lstm)) {
+      at::Tensor flat = x.reshape({steps * batch, x.size(2)}), bias = tensor(b_input);
+      at::Tensor gates = (bias.defined() ? at::addmm(bias, flat, w_input.t()) : flat.mm(w_input.t())).view({steps, batch, w_input.size(0)});
+      auto results = record_internal("lstm", {gates, w_hidden, tensor(b_hidden), hidden, *cell}, reverse);
+      ctx->save_for_backward({x, hidden, *cell, w_input, w_hidden, tensor(b_input), tensor(b_hidden), results[0], results[2], results[1]});
+      const int64_t last = reverse ? 0 : steps - 1;
+      return {results[0], results[0].select(0, last).clone(), results[1].select(0, last).clone()};
+    }
     at::Tensor gates = x.reshape({steps * batch, x.size(2)}).mm(w_input.t()).view({steps, batch, w_input.size(0)}), h = hidden, c = tensor(cell);
     tensors saved{x, hidden, c, w_input, w_hidden, tensor(b_input), tensor(b_hidden)}, outputs((size_t)steps), cells, spaces;
     for (int64_t s = 0; s < steps; s++) {
@@ -41,8 +54,6 @@ struct recurrent_layer : torch::autograd::Function<recurrent_layer> {
     saved.insert(saved.end(), spaces.begin(), spaces.end());
     saved.insert(saved.end(), cells.begin(), cells.end());
     ctx->save_for_backward(saved);
-    ctx->saved_data["reverse"] = reverse;
-    ctx->set_materialize_grads(false);
     return is_lstm ? tensors{y, h.alias(), c.alias()} : tensors{y, h.alias()};
   }
 
@@ -55,9 +66,14 @@ struct recurrent_layer : torch::autograd::Function<recurrent_layer> {
     const bool is_lstm = saved[CELL].defined();
     auto space = [&](int64_t s) { return saved[(size_t)(N_INPUTS + 1 + s)]; };
     auto cell = [&](int64_t s) { return s < 0 ? saved[CELL] : saved[(size_t)(N_INPUTS + 1 + steps + s)]; };
-    at::Tensor gh = grads[1], gc = is_lstm ? grads[2] : at::Tensor();
+    at::Tensor gh = grads[1], gc = is_lstm ? grads[2] : at::Tensor(), g_input, g_hidden;
+    const bool whole = is_whole(x, is_lstm);
+    if (whole) {
+      auto results = record_internal("lstm_backward", {grads[0], gh, gc, saved[N_INPUTS + 1], saved[N_INPUTS + 2], saved[CELL], w_hidden}, reverse);
+      g_input = g_hidden = results[0].view({steps * batch, w_hidden.size(0)}), gh = results[1], gc = results[2];
+    }
     tensors into_input((size_t)steps), into_hidden((size_t)steps);
-    for (int64_t s = steps - 1; s >= 0; s--) {
+    for (int64_t s = steps - 1; s >= 0 && !whole; s--) {
       const size_t t = (size_t)(reverse ? steps - 1 - s : s);
       if (grads[0].defined()) gh = gh.defined() ? gh + grads[0].select(0, (int64_t)t) : grads[0].select(0, (int64_t)t);
       if (is_lstm) {
@@ -73,7 +89,7 @@ struct recurrent_layer : torch::autograd::Function<recurrent_layer> {
     }
     tensors result(N_INPUTS + 1);
     auto needs = [&](int i) { return ctx->needs_input_grad((size_t)(i - (i > CELL && !is_lstm))); }; /* absent inputs have no number */
-    const at::Tensor g_input = at::cat(into_input, 0), g_hidden = is_lstm ? g_input : at::cat(into_hidden, 0);
+    if (!whole) g_input = at::cat(into_input, 0), g_hidden = is_lstm ? g_input : at::cat(into_hidden, 0);
     if (needs(X)) result[X] = g_input.mm(w_input).view(x.sizes());
     if (needs(HIDDEN)) result[HIDDEN] = gh;
     if (is_lstm && needs(CELL)) result[CELL] = gc;

@@ -229,10 +229,10 @@ inline void follow_default_dtype() {
   tern_forward_line_put(thread, next - 1, line);
 }
 
-inline tern_verdict record(const Entry &entry, const tern_argument *arguments, Call &call, uint32_t line) {
+inline tern_verdict record(const tern_aten_row *row, tern_form form, int n, const tern_argument *arguments, Call &call, uint32_t line) {
   tern_call plain;
-  plain.row = entry.row, plain.form = entry.form;
-  plain.n_arguments = entry.n, plain.arguments = arguments;
+  plain.row = row, plain.form = form;
+  plain.n_arguments = n, plain.arguments = arguments;
   plain.host = &host_functions, plain.shim = &call;
   plain.line = line;
   tern_status status = nullptr;
@@ -243,6 +243,24 @@ inline tern_verdict record(const Entry &entry, const tern_argument *arguments, C
   }
   if (verdict == TERN_RECORD) check(status, line);
   return verdict;
+}
+
+inline tern_verdict record(const Entry &entry, const tern_argument *arguments, Call &call, uint32_t line) {
+  return record(entry.row, entry.form, entry.n, arguments, call, line);
+}
+
+/* Records a row that PyTorch has no operator for: `tensors` (undefined ones are absent), then a flag. Gives its results. */
+inline c10::SmallVector<at::Tensor, 4> record_internal(const char *name, std::initializer_list<at::Tensor> tensors, bool flag) {
+  static constexpr size_t kMost = 16;
+  tern_argument arguments[kMost];
+  const at::Tensor *targets[kMost] = {};
+  size_t n = 0;
+  TORCH_INTERNAL_ASSERT(tensors.size() < kMost);
+  for (const at::Tensor &tensor : tensors) TORCH_INTERNAL_ASSERT(read_tensor(tensor, &arguments[n++]));
+  arguments[n].tag = TERN_ARG_BOOL, arguments[n++].u.i = flag;
+  Call call{targets, {}, {}, nullptr};
+  TORCH_INTERNAL_ASSERT(record(tern_aten_internal_row(name), TERN_FUNCTIONAL, (int)n, arguments, call, line_here()) == TERN_RECORD);
+  return std::move(call.results);
 }
 
 /* The verdicts other than TERN_RECORD: the stack goes in as it came and comes out with the results. */

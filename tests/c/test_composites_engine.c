@@ -105,6 +105,26 @@ static void test_attention(void **state) {
     }
 }
 
+/* Batches and units that do not fill vectors, both directions, with and without what is optional. */
+static void test_lstm(void **state) {
+  (void)state;
+  static const int64_t shapes[][3] = {{3, 5, 7}, {1, 1, 1}, {4, 13, 33}, {2, 50, 16}, {5, 2, 40}, {3, 0, 4}, {2, 6, 64}};
+  for (size_t i = 0; i < TERN_COUNT(shapes); i++)
+    for (int form = 0; form < 8; form++) {
+      const int64_t T = shapes[i][0], B = shapes[i][1], H = shapes[i][2];
+      tern_program *p = new_program();
+      tern_value gates = tern_parameter(p, TERN_F32, 3, DIMS(T, B, 4 * H)), w = tern_parameter(p, TERN_F32, 2, DIMS(4 * H, H));
+      tern_value bias = form & 1 ? tern_parameter(p, TERN_F32, 1, DIMS(4 * H)) : TERN_NO_VALUE, h = tern_parameter(p, TERN_F32, 2, DIMS(B, H)), c = tern_parameter(p, TERN_F32, 2, DIMS(B, H));
+      tern_value gy = form & 2 ? tern_parameter(p, TERN_F32, 3, DIMS(T, B, H)) : TERN_NO_VALUE, gh = form & 1 ? TERN_NO_VALUE : tern_parameter(p, TERN_F32, 2, DIMS(B, H));
+      tern_value gc = form & 2 ? TERN_NO_VALUE : tern_parameter(p, TERN_F32, 2, DIMS(B, H)), out[3], back[3];
+      tern_lstm(p, gates, w, bias, h, c, form & 4, out);
+      tern_lstm_grad(p, gy, gh, gc, out[2], out[1], c, w, form & 4, back);
+      all_results(p, 3, out);
+      all_results(p, 3, back);
+      compare(p, false, 1e-4); /* 1 - tanh^2 cancels */
+    }
+}
+
 /* A convolution's three products, random windows. Whole numbers: exact in f32 and f64 whatever the order. */
 static void test_convolutions(void **state) {
   (void)state;
@@ -169,7 +189,7 @@ static void test_philox(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_softmax_and_gelu), cmocka_unit_test(test_norms), cmocka_unit_test(test_attention),
-      cmocka_unit_test(test_convolutions),     cmocka_unit_test(test_pools), cmocka_unit_test(test_philox),
+      cmocka_unit_test(test_lstm), cmocka_unit_test(test_convolutions),     cmocka_unit_test(test_pools), cmocka_unit_test(test_philox),
   };
   return cmocka_run_group_tests_name("composites: engine", tests, open_device, close_device);
 }

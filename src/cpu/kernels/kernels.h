@@ -30,6 +30,7 @@
   FAMILY(norm)                       \
   FAMILY(activation)                 \
   FAMILY(attention)                  \
+  FAMILY(lstm)                       \
   FAMILY(index)                      \
   FAMILY(sort)                       \
   FAMILY(scan)                       \
