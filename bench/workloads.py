@@ -1,6 +1,12 @@
 """What `make bench` measures. A row is (group, name, build, compiled, wait): build(device) makes the tensors from the same seed and returns the step to time;
-`compiled` says whether torch.compile is a rival (its build gets `wrap`); `wait`: the result is waited for inside the time.
+`compiled` says whether torch.compile is a rival (its build gets `wrap`); `wait`: the result is waited for inside the time. A row of the group "cold" is called once
+in a process of its own, after its imports: what a first use costs, compiling included.
+
+    python bench/workloads.py NAME DEVICE      one cold call; prints its seconds
 """
+
+import sys
+import time
 
 import torch.nn.functional as F
 
@@ -99,6 +105,87 @@ class Transformer(nn.Module):
 
 def tokens_loss(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class Residual(nn.Module):
+    def __init__(self, i, o, stride):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU(), nn.Conv2d(o, o, 3, 1, 1, bias=False), nn.BatchNorm2d(o))
+        self.shortcut = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o)) if stride != 1 or i != o else nn.Identity()
+
+    def forward(self, x):
+        return F.relu(self.first(x) + self.shortcut(x))
+
+
+def resnet18():
+    sizes = ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1))
+    stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    return nn.Sequential(*stem, *(Residual(*s) for s in sizes), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+
+def convolution_gradients(device, wrap):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 128, 3, 2, 1), nn.ReLU(), nn.Conv2d(128, 128, 3, padding=1, groups=128),
+                          nn.ReLU(), nn.Conv2d(128, 128, 1)).to(device)  # fmt: skip
+    x = torch.randn(8, 32, 56, 56).to(device).requires_grad_()
+    compiled = wrap(model)
+
+    def step():
+        model.zero_grad()
+        x.grad = None
+        loss = compiled(x).square().mean()
+        loss.backward()
+        return loss
+
+    return step
+
+
+def generate(dtype, new=16):
+    """Hugging Face's own loop over a Llama of 124 M weights, a token at a time."""
+
+    def build(device, wrap):
+        import transformers
+
+        torch.manual_seed(0)
+        config = transformers.LlamaConfig(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=12, intermediate_size=3072,
+                                          vocab_size=32000, max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, pad_token_id=0)  # fmt: skip
+        model = transformers.LlamaForCausalLM(config).eval().to(dtype).to(device)
+        ids = torch.randint(3, 32000, (1, 32)).to(device)
+
+        def step():
+            with torch.no_grad():
+                return model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=new, max_new_tokens=new)
+
+        return step
+
+    return build
+
+
+def growing_decode(device, wrap):
+    """40 tokens, each call one longer than the one before: nothing of one shape comes twice."""
+    torch.manual_seed(0)
+    model = wrap(Transformer(2048, layers=4).to(device).eval())
+    first = torch.randint(2048, (1, 16)).to(device)
+
+    def step():
+        ids = first
+        with torch.no_grad():
+            for _ in range(40):
+                ids = torch.cat([ids, model(ids)[:, -1].argmax(-1, keepdim=True)], 1)
+        return ids
+
+    return step
+
+
+def first_steps(device, wrap):
+    step = training(mlp, lambda: (torch.randn(128, 784), torch.randint(10, (128,))))(device, wrap)
+
+    def twenty():
+        for _ in range(20):
+            loss = step()
+        return loss
+
+    return twenty
 
 
 class LSTM(nn.Module):
@@ -211,6 +298,31 @@ ROWS = [
     ("training", "embedding bags, batch 512", training(Recommender, lambda: (torch.randint(20000, (512, 16)), torch.randint(2, (512,))), lambda p: torch.optim.SGD(p, 0.01)), False, True),
     ("training", "AdamW alone, 25 tensors of 200k, foreach", foreach_adamw, False, True),
     ("inference", "transformer encoder, 4 x 128 tokens", inference(lambda: Transformer(causal=False), lambda: torch.randint(1024, (4, 128))), True, True),
+    ("training", "convolutions and their gradients, batch 8", convolution_gradients, False, True),
+    ("inference", "resnet18, batch 1", inference(resnet18, lambda: torch.randn(1, 3, 224, 224)), True, True),
     ("inference", "32 calls, a new length each", changing_shapes, False, True),
+    ("inference", "Llama, 124 M weights in f32, a token", generate(torch.float32), False, True),
+    ("inference", "Llama, 124 M weights in bf16, a token", generate(torch.bfloat16), False, True),
+    ("cold", "decode 40 tokens, each call one longer", growing_decode, False, True),
+    ("cold", "first 20 training steps of an mlp", first_steps, False, True),
 ]  # fmt: skip
-CALLS = {"record x + y, each of 1000": 1000}  # calls inside one step
+CALLS = {"record x + y, each of 1000": 1000, "Llama, 124 M weights in f32, a token": 16, "Llama, 124 M weights in bf16, a token": 16}  # calls inside one step
+
+
+def cold_call(name, device):
+    """Seconds of the first call of a row, what it makes included."""
+    build = next(row[2] for row in ROWS if row[1] == name)
+    torch.ones(1, device=device) + 1  # the device is open
+    if device == "tern":
+        torch.tern.synchronize()
+    start = time.perf_counter()
+    result = build(device, lambda f: f)()
+    if device == "tern":
+        torch.tern.synchronize()
+    del result
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(int(sys.argv[3]))
+    print(cold_call(sys.argv[1], sys.argv[2]))
