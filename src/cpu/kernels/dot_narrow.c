@@ -35,6 +35,13 @@ static void put_f64(tern_dtype dtype, const double *from, int64_t n, char *to) {
   memcpy(to, from, (size_t)n * 8);
 }
 
+static inline float sum_f32(const float *lanes) { return vf32_sum(vf32_load(lanes)); }
+static inline double sum_f64(double *lanes) {
+  for (int half = TILE_LANES_f64 / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; l++) lanes[l] += lanes[l + half];
+  return lanes[0];
+}
+
 /* One vector of f32 from half precision in memory. */
 _Static_assert((int)TILE_LANES_f32 == (int)VF32_LANES, "a tile's vectors are vector.h's");
 #define LOAD_HALF(N)                                                                           \

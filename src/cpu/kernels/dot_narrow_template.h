@@ -8,18 +8,27 @@
 #define LOAD NAME(tile_load, N)
 #define LOAD_FIRST NAME(tile_load_first, N)
 
-/* Partial sums [LANES][count], each `stride` apart, folded by halves: the one order of both layouts. */
+/* Partial sums [LANES][count], each `stride` apart, folded by halves: the one order of both layouts (sum_f32 and sum_f64 fold one vector so). */
 TILE_INLINE void NAME(fold, N)(REAL *sums, int64_t count, int64_t stride) {
   for (int half = LANES / 2; half > 0; half /= 2)
     for (int l = 0; l < half; l++)
       for (int64_t i = 0; i < count; i++) sums[l * stride + i] += sums[(l + half) * stride + i];
 }
 
-/* sums[lane] += row[p] * x[p] for p = lane, lane + LANES, ...; four rows at once hide the latency of the additions. */
-TILE_INLINE void NAME(add_rows, N)(const int rows, const STORED *const row[4], const REAL *x, int64_t k, REAL *sums) {
+/* sums[lane] += row[p] * x[p] for p = lane, lane + LANES, ...; four rows at once hide the latency of the additions. What is `ahead` elements on is fetched: the processor
+ * does not follow rows that end within a page. */
+TILE_INLINE void NAME(add_rows, N)(const int rows, const STORED *const row[4], int64_t ahead, const REAL *x, int64_t k, REAL *sums) {
+  enum { LINE = 64 / (int)sizeof(STORED), VECTORS = LINE > LANES ? LINE / LANES : 1 };
   VECTOR sum[4];
   TILE_UNROLL for (int i = 0; i < rows; i++) sum[i] = DO(load)(sums + i * LANES);
   int64_t p = 0;
+  for (; p + VECTORS * LANES <= k; p += VECTORS * LANES) {
+    TILE_UNROLL for (int i = 0; i < rows; i++) __builtin_prefetch(row[i] + p + ahead, 0, 2);
+    TILE_UNROLL for (int v = 0; v < VECTORS; v++) {
+      const VECTOR of_x = DO(load)(x + p + v * LANES);
+      TILE_UNROLL for (int i = 0; i < rows; i++) sum[i] = DO(fma)(of_x, LOAD(row[i] + p + v * LANES), sum[i]);
+    }
+  }
   for (; p + LANES <= k; p += LANES) {
     VECTOR v = DO(load)(x + p);
     TILE_UNROLL for (int i = 0; i < rows; i++) sum[i] = DO(fma)(v, LOAD(row[i] + p), sum[i]);
@@ -43,9 +52,10 @@ static void NAME(by_rows, N)(const tern_gemm_side *w, int64_t first, int64_t cou
       row[r] = contiguous ? data + tern_side_at(w, first + i + r, k0) : gathered[r];
       for (int64_t p = 0; p < k && !contiguous; p++) gathered[r][p] = data[tern_side_at(w, first + i + r, k0 + p)];
     }
-    if (rows == 4) NAME(add_rows, N)(4, row, x, k, sums + i * LANES);
+    const int64_t ahead = contiguous ? 4 * w->outer_stride : 0;
+    if (rows == 4) NAME(add_rows, N)(4, row, ahead, x, k, sums + i * LANES);
     else
-      for (int64_t r = 0; r < rows; r++) NAME(add_rows, N)(1, row + r, x, k, sums + (i + r) * LANES);
+      for (int64_t r = 0; r < rows; r++) NAME(add_rows, N)(1, row + r, ahead, x, k, sums + (i + r) * LANES);
   }
 }
 
@@ -111,10 +121,7 @@ static void NAME(narrow_block, N)(const narrow *job, int64_t batch, int64_t firs
     NAME(fold, N)(sums, count, stride);
     memcpy(results, sums, sizeof(REAL) * (size_t)count);
   } else {
-    for (int64_t i = 0; i < count; i++) {
-      NAME(fold, N)(sums + i * LANES, 1, 1);
-      results[i] = sums[i * LANES];
-    }
+    for (int64_t i = 0; i < count; i++) results[i] = NAME(sum, T)(sums + i * LANES);
   }
   char *to = g->c + (batch * g->m * g->c_stride + first) * (int64_t)tern_dtype_size(g->c_dtype);
   NAME(put, T)(g->c_dtype, results, count, to);

@@ -31,7 +31,7 @@
 /* The header of the set defines the types, VF32_NUMBERS and VF64_NUMBERS (the initialiser of a vector with each lane's number) and: vf32_fma, vf32_fnma, vf32_sqrt, vf32_select, vf32_max and vf32_min (x if it is
  * the larger, or smaller, else y: so y where one is NaN), vf32_any, vf32_round, vf32_floor, vf32_scale (by 2^n, n an int), vf32_scale_whole (n a whole
  * number in an f32), vf32_load_f16,
- * vf32_store_f16, vf32_reciprocal (1/x to 1 ulp for 1 <= x < 2^100, faster than a division), for doubles vf64_fma,
+ * vf32_store_f16, vf32_load_bf16, vf32_reciprocal (1/x to 1 ulp for 1 <= x < 2^100, faster than a division), for doubles vf64_fma,
  * vf64_select, vf64_load_n, vf64_store_n; and vu64_multiply_u32. */
 #include TERN_VECTOR_HEADER(TERN_ISA)
 
@@ -82,12 +82,6 @@ TERN_INLINE float vf32_largest(vf32 v) {
 }
 
 /* ---- bf16: the upper half of an f32, rounded to nearest even; NaN stays NaN (quiet) ---- */
-TERN_INLINE vf32 vf32_load_bf16(const uint16_t *p) {
-  typedef uint16_t half __attribute__((vector_size(sizeof(vf32) / 2)));
-  half h;
-  memcpy(&h, p, sizeof h);
-  return (vf32)(__builtin_convertvector(h, vu32) << 16);
-}
 /* The rounding alone, kept in an f32. */
 TERN_INLINE vf32 vf32_round_bf16(vf32 v) {
   vu32 bits = (vu32)v, rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u;

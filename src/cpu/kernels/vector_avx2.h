@@ -44,6 +44,7 @@ TERN_INLINE vf64 vf64_load_n(const double *p, int64_t n, double rest) {
   return (vf64)_mm256_blendv_pd(_mm256_set1_pd(rest), _mm256_maskload_pd(p, first), (__m256d)first);
 }
 TERN_INLINE void vf64_store_n(double *p, int64_t n, vf64 v) { _mm256_maskstore_pd(p, vf64_first(n), (__m256d)v); }
+TERN_INLINE vf32 vf32_load_bf16(const uint16_t *p) { return (vf32)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16); }
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
 TERN_INLINE void vf32_store_f16(uint16_t *p, vf32 v) { _mm_storeu_si128((void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT)); }
 #endif

@@ -36,6 +36,7 @@ TERN_INLINE vf32 vf32_load_n(const float *p, int64_t n, float rest) { return (vf
 TERN_INLINE void vf32_store_n(float *p, int64_t n, vf32 v) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v); }
 TERN_INLINE vf64 vf64_load_n(const double *p, int64_t n, double rest) { return (vf64)_mm512_mask_loadu_pd(_mm512_set1_pd(rest), (__mmask8)((1u << n) - 1), p); }
 TERN_INLINE void vf64_store_n(double *p, int64_t n, vf64 v) { _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1), (__m512d)v); }
+TERN_INLINE vf32 vf32_load_bf16(const uint16_t *p) { return (vf32)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16); }
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
 TERN_INLINE void vf32_store_f16(uint16_t *p, vf32 v) { _mm256_storeu_si256((void *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT)); }
 #endif

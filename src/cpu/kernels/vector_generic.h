@@ -58,6 +58,12 @@ TERN_INLINE vf64 vf64_load_n(const double *p, int64_t n, double rest) {
   return v;
 }
 TERN_INLINE void vf64_store_n(double *p, int64_t n, vf64 v) { memcpy(p, &v, (size_t)n * sizeof(double)); }
+TERN_INLINE vf32 vf32_load_bf16(const uint16_t *p) {
+  typedef uint16_t half __attribute__((vector_size(sizeof(vf32) / 2)));
+  half h;
+  memcpy(&h, p, sizeof h);
+  return (vf32)(__builtin_convertvector(h, vu32) << 16);
+}
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) {
   vf32 v;
   for (int i = 0; i < VF32_LANES; i++) v[i] = tern_f16_to_f32(p[i]);

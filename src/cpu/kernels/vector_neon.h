@@ -46,6 +46,7 @@ TERN_INLINE vf64 vf64_load_n(const double *p, int64_t n, double rest) {
   return v;
 }
 TERN_INLINE void vf64_store_n(double *p, int64_t n, vf64 v) { memcpy(p, &v, (size_t)n * sizeof(double)); }
+TERN_INLINE vf32 vf32_load_bf16(const uint16_t *p) { return (vf32)vshll_n_u16(vld1_u16(p), 16); }
 TERN_INLINE vf32 vf32_load_f16(const uint16_t *p) { return (vf32)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 TERN_INLINE void vf32_store_f16(uint16_t *p, vf32 v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v))); }
 #endif
