@@ -53,7 +53,10 @@ static inline void cursor_next_row(cursor *c, const tern_block_walk *w) {
     for (const TYPE *end = in + n; in < end; at = 0, cursor_next_row(&c, w)) {                                          \
       int64_t run = inner - at < end - in ? inner - at : end - in;                                                      \
       TYPE *p = out + c.row + at * stride;                                                                              \
-      for (int64_t i = 0; i < run; i++) p[i * stride] = in[i];                                                          \
+      if (stride == 1)                                                                                                  \
+        memcpy(p, in, (size_t)run * sizeof *p);                                                                         \
+      else                                                                                                              \
+        for (int64_t i = 0; i < run; i++) p[i * stride] = in[i];                                                        \
       in += run;                                                                                                        \
     }                                                                                                                   \
   }                                                                                                                     \

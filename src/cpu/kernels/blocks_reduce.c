@@ -1,5 +1,7 @@
 /* The block interpreter's reductions: along rows (64 lanes, folded) and down columns (row added to row). Called by src/cpu/execute.c. */
+#include <math.h>
 #include "blocks_parts.h"
+#include "vector.h"
 #pragma GCC optimize("no-trapping-math")
 
 enum { LANES = 64, SIDE = 16 };
@@ -72,6 +74,37 @@ enum { LANES = 64, SIDE = 16 };
 #undef COMBINE
 #undef REAL
 
+/* Rows of f32 with the lanes in registers: the order of the template's, which serves shorter rows. `nothing` changes no lane. */
+#define VECTOR_ROWS(name, short_rows, COMBINE_VECTORS, nothing)                                                       \
+  static void name(void *out, const void *in, int64_t rows, int64_t length) {                                         \
+    enum { VECTORS = LANES / VF32_LANES };                                                                            \
+    float *o = out;                                                                                                   \
+    const float *p = in;                                                                                              \
+    if (length < LANES) {                                                                                             \
+      short_rows(out, in, rows, length);                                                                              \
+      return;                                                                                                         \
+    }                                                                                                                 \
+    for (int64_t r = 0; r < rows; r++, p += length) {                                                                 \
+      vf32 v[VECTORS];                                                                                                \
+      int64_t i = LANES;                                                                                              \
+      UNROLL(j, VECTORS) v[j] = vf32_load(p + j * VF32_LANES);                                                        \
+      for (; i + LANES <= length; i += LANES) UNROLL(j, VECTORS) v[j] = COMBINE_VECTORS(v[j], vf32_load(p + i + j * VF32_LANES)); \
+      UNROLL(j, VECTORS) {                                                                                            \
+        const int64_t left = length - i - j * VF32_LANES;                                                             \
+        if (left >= VF32_LANES) v[j] = COMBINE_VECTORS(v[j], vf32_load(p + i + j * VF32_LANES));                      \
+        else if (left > 0) v[j] = COMBINE_VECTORS(v[j], vf32_load_n(p + i + j * VF32_LANES, left, nothing));          \
+      }                                                                                                               \
+      _Pragma("GCC unroll 8") for (int half = VECTORS / 2; half > 0; half /= 2) UNROLL(j, half) v[j] = COMBINE_VECTORS(v[j], v[j + half]); \
+      _Pragma("GCC unroll 8") for (int half = VF32_LANES / 2; half > 0; half /= 2) v[0] = COMBINE_VECTORS(v[0], vf32_swap(v[0], half)); \
+      o[r] = v[0][0];                                                                                                 \
+    }                                                                                                                 \
+  }
+#define UNROLL(j, n) _Pragma("GCC unroll 16") for (int j = 0; j < (n); j++)
+#define ADD_VECTORS(x, y) ((x) + (y))
+VECTOR_ROWS(vector_rows_sum, rows_sum_f32, ADD_VECTORS, -0.0f)
+VECTOR_ROWS(vector_rows_max, rows_max_f32, vf32_maximum, -INFINITY)
+VECTOR_ROWS(vector_rows_min, rows_min_f32, vf32_minimum, INFINITY)
+
 #define FILL(DTYPE, name)                                                                                        \
   do {                                                                                                           \
     machine->reduce_rows[TERN_SUM][TERN_##DTYPE] = rows_sum_##name;                                              \
@@ -95,6 +128,9 @@ void TERN_ISA_NAME(tern_block_reductions)(tern_block_machine *machine) {
   FILL(U64, u64);
   FILL(F32, f32);
   FILL(F64, f64);
+  machine->reduce_rows[TERN_SUM][TERN_F32] = vector_rows_sum;
+  machine->reduce_rows[TERN_MAX][TERN_F32] = vector_rows_max;
+  machine->reduce_rows[TERN_MIN][TERN_F32] = vector_rows_min;
   static const tern_reduction either[] = {TERN_SUM, TERN_MAX, TERN_ANY}, both[] = {TERN_PROD, TERN_MIN, TERN_ALL};
   for (size_t i = 0; i < TERN_COUNT(either); i++) {
     machine->reduce_rows[either[i]][TERN_BOOL] = rows_any;

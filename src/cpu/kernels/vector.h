@@ -29,7 +29,7 @@
   enum { VF32_LANES = (bytes) / 4, VF64_LANES = (bytes) / 8 };
 
 /* The header of the set defines the types, VF32_NUMBERS and VF64_NUMBERS (the initialiser of a vector with each lane's number) and: vf32_fma, vf32_fnma, vf32_sqrt, vf32_select, vf32_max and vf32_min (x if it is
- * the larger, or smaller, else y: so y where one is NaN), vf32_any, vf32_round, vf32_floor, vf32_scale (by 2^n, n an int), vf32_scale_whole (n a whole
+ * the larger, or smaller, else y: so y where one is NaN), vf32_where_nan (x where x is NaN, else y), vf32_any, vf32_round, vf32_floor, vf32_scale (by 2^n, n an int), vf32_scale_whole (n a whole
  * number in an f32), vf32_load_f16,
  * vf32_store_f16, vf32_load_bf16, vf32_reciprocal (1/x to 1 ulp for 1 <= x < 2^100, faster than a division), for doubles vf64_fma,
  * vf64_select, vf64_load_n, vf64_store_n; and vu64_multiply_u32. */
@@ -50,9 +50,9 @@ TERN_INLINE vi32 vi32_splat(int32_t x) { return x + (vi32){0}; }
 TERN_INLINE vi32 vf32_bits(vf32 v) { return (vi32)v; }
 TERN_INLINE vf32 vf32_abs(vf32 v) { return (vf32)((vi32)v & 0x7FFFFFFF); }
 TERN_INLINE vf32 vf32_copysign(vf32 size, vf32 sign) { return (vf32)(((vi32)size & 0x7FFFFFFF) | ((vi32)sign & INT32_MIN)); }
-/* ops.def's maximum and minimum: NaN wins. */
-TERN_INLINE vf32 vf32_maximum(vf32 x, vf32 y) { return vf32_select((x > y) | (x != x), x, y); }
-TERN_INLINE vf32 vf32_minimum(vf32 x, vf32 y) { return vf32_select((x < y) | (x != x), x, y); }
+/* ops.def's maximum and minimum: NaN wins; of equal zeros y. */
+TERN_INLINE vf32 vf32_maximum(vf32 x, vf32 y) { return vf32_where_nan(x, vf32_max(x, y)); }
+TERN_INLINE vf32 vf32_minimum(vf32 x, vf32 y) { return vf32_where_nan(x, vf32_min(x, y)); }
 /* Truncates; lanes out of int32's range give INT32_MIN. */
 #if defined(__x86_64__)
 TERN_INLINE vi32 vf32_to_i32(vf32 v) { return __builtin_convertvector(v, vi32); }

@@ -20,6 +20,7 @@ TERN_INLINE vf32 vf32_reciprocal(vf32 x) {
   r = vf32_fma(r, vf32_fnma(x, r, 1.0f - (vf32){0}), r);
   return vf32_fma(r, vf32_fnma(x, r, 1.0f - (vf32){0}), r);
 }
+TERN_INLINE vf32 vf32_where_nan(vf32 x, vf32 y) { return vf32_select(x != x, x, y); }
 TERN_INLINE bool vf32_any(vi32 mask) { return _mm256_movemask_ps((__m256)mask) != 0; }
 TERN_INLINE vf32 vf32_round(vf32 v) { return (vf32)_mm256_round_ps((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 TERN_INLINE vf32 vf32_floor(vf32 v) { return (vf32)_mm256_floor_ps((__m256)v); }

@@ -18,6 +18,7 @@ TERN_INLINE vf64 vf64_select(vi64 mask, vf64 yes, vf64 no) {
 }
 TERN_INLINE vf32 vf32_max(vf32 x, vf32 y) { return (vf32)_mm512_max_ps((__m512)x, (__m512)y); }
 TERN_INLINE vf32 vf32_min(vf32 x, vf32 y) { return (vf32)_mm512_min_ps((__m512)x, (__m512)y); }
+TERN_INLINE vf32 vf32_where_nan(vf32 x, vf32 y) { return (vf32)_mm512_mask_mov_ps((__m512)y, _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q), (__m512)x); }
 /* 14 bits, doubled by Newton's step r + r (1 - x r). */
 TERN_INLINE vf32 vf32_reciprocal(vf32 x) {
   vf32 r = (vf32)_mm512_rcp14_ps((__m512)x);

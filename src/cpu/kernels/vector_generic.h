@@ -15,6 +15,7 @@ TERN_INLINE vf64 vf64_select(vi64 mask, vf64 yes, vf64 no) { return (vf64)((mask
 TERN_INLINE vf32 vf32_max(vf32 x, vf32 y) { return vf32_select(x > y, x, y); }
 TERN_INLINE vf32 vf32_min(vf32 x, vf32 y) { return vf32_select(x < y, x, y); }
 TERN_INLINE vf32 vf32_reciprocal(vf32 x) { return 1.0f / x; }
+TERN_INLINE vf32 vf32_where_nan(vf32 x, vf32 y) { return vf32_select(x != x, x, y); }
 TERN_INLINE bool vf32_any(vi32 mask) {
   int32_t any = 0;
   for (int i = 0; i < VF32_LANES; i++) any |= mask[i];

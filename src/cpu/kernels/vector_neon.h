@@ -22,6 +22,7 @@ TERN_INLINE vf32 vf32_reciprocal(vf32 x) {
   r = vmulq_f32(r, vrecpsq_f32(v, r));
   return (vf32)vfmaq_f32(r, r, vfmsq_f32(vdupq_n_f32(1.0f), v, r));
 }
+TERN_INLINE vf32 vf32_where_nan(vf32 x, vf32 y) { return vf32_select(x != x, x, y); }
 TERN_INLINE bool vf32_any(vi32 mask) { return vmaxvq_u32((uint32x4_t)mask) != 0; }
 TERN_INLINE vf32 vf32_round(vf32 v) { return (vf32)vrndnq_f32((float32x4_t)v); }
 TERN_INLINE vf32 vf32_floor(vf32 v) { return (vf32)vrndmq_f32((float32x4_t)v); }
