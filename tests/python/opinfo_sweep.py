@@ -27,6 +27,7 @@ from operators import copy_to, map_tensors, tensors_in
 from torch_tern import _C
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 CHECKS = ("forward", "inplace", "gradient", "out", "noncontiguous", "errors")
 WORST = ("native", "fallback", "wrong", "hang", "crash")  # in this order
@@ -48,6 +49,7 @@ KNOWN = {
     ("to_sparse", "gradient"): "the same",
     ("to_sparse", "noncontiguous"): "the same",
     ("mode", "gradient"): "which of many equal elements the CPU's unstable sort finds decides where the gradient goes",
+    ("linspace", "forward"): "bf16: PyTorch's vectors round each step to bf16 on some processors; tern rounds once",
     ("multinomial", "errors"): "negative and infinite probabilities: to refuse them, their values would have to be read",
 }
 
@@ -167,6 +169,56 @@ def compare(op, ours, theirs, what, values=True, strides=True, device=True, fact
                 raise Wrong(f"{what}: {str(error)[:300]}") from None
 
 
+# ---- which operators of aten served a call ----
+
+
+def is_functional(schema):
+    return not any(a.alias_info and a.alias_info.is_write for a in schema.arguments)
+
+
+class Seen(TorchDispatchMode):
+    """The functional operators that reached the device's dispatcher, below autograd and below PyTorch's compositions of others."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "aten" and is_functional(func._schema):
+            self.names.add(str(func).removeprefix("aten.").removesuffix(".default"))
+        return func(*args, **(kwargs or {}))
+
+
+def seen_natively(function, arguments):
+    """Names of the operators that function(*arguments) calls; none where any of them was served by a CPU kernel."""
+    seen = Seen()
+    _C.reset_stats()
+    try:
+        with seen:
+            function(*arguments)
+            torch.tern.synchronize()
+    except Exception:
+        return set()
+    return set() if _C.fallbacks() else seen.names
+
+
+def foreach_schemas():
+    """The same of PyTorch's database of operators on lists."""
+    from torch.testing._internal import common_methods_invocations as database
+
+    names = set()
+    for op in (op for group in vars(database) if group.startswith("foreach_") and group.endswith("_op_db") for op in getattr(database, group)):
+        for number, sample in enumerate(op.sample_inputs("cpu", torch.float32)):
+            if number == 4:
+                break
+            try:
+                values = map_tensors(lambda t: copy_to("tern", t), (sample.input, sample.args, sample.kwargs))
+            except Exception:
+                continue
+            names |= seen_natively(lambda x, args, kwargs: op.method_variant(x, *args, **kwargs), values)  # noqa: B023
+    return names
+
+
 # ---- the checks of one operator and dtype ----
 
 
@@ -174,7 +226,7 @@ class Judge:
     def __init__(self, op, dtype, limit):
         self.op, self.dtype, self.limit = op, dtype, limit
         self.values = op.name not in UNINITIALISED
-        self.fallbacks = collections.Counter()
+        self.fallbacks, self.schemas = collections.Counter(), set()
 
     def samples(self, requires_grad=False, limit=None):
         torch.manual_seed(1)
@@ -244,6 +296,8 @@ class Judge:
             theirs, ours = self.pair(sample)
             found = self.both(self.call(sample), theirs, ours, f"sample {number}")
             count += 1
+            if found and number < 2:
+                self.schemas |= seen_natively(self.call(sample), self.pair(sample)[1])
             if found:
                 truth = self.truth(lambda x, args, kwargs: sample.output_process_fn_grad(self.op(x, *args, **kwargs)), self.pair(sample)[0])  # noqa: B023
                 compare(self.op, sample.output_process_fn_grad(found[1]), sample.output_process_fn_grad(found[0]), f"sample {number}", self.values, truth=truth)
@@ -285,6 +339,8 @@ class Judge:
             theirs, ours = self.pair(sample)
             found = self.both(gradients, theirs, ours, f"gradient, sample {number}")
             count += 1
+            if found and number < 2:
+                self.schemas |= seen_natively(gradients, self.pair(sample)[1])
             if found:
                 compare(op, found[1], found[0], f"gradient, sample {number}", self.values, strides=False, factor=10, truth=self.truth(gradients, self.pair(sample)[0]))
         return count
@@ -375,7 +431,7 @@ class Judge:
             return {"verdict": "wrong", "detail": str(error), "fallbacks": sorted(self.fallbacks)}
         if not count:
             return None
-        return {"verdict": "fallback" if self.fallbacks else "native", "fallbacks": sorted(self.fallbacks)}
+        return {"verdict": "fallback" if self.fallbacks else "native", "fallbacks": sorted(self.fallbacks), "schemas": sorted(self.schemas)}
 
 
 # ---- children ----
@@ -496,9 +552,14 @@ def functional_schemas():
         base, _, overload = name.partition(".")
         packet = getattr(torch.ops.aten, base, None)
         schema = getattr(packet, overload or "default")._schema if packet is not None else None
-        if schema and not any(a.alias_info and a.alias_info.is_write for a in schema.arguments):
+        if schema and is_functional(schema):
             names.add(name)
     return names
+
+
+def native_schemas(table):
+    """Distinct functional operators of aten that were seen to run without a CPU kernel anywhere."""
+    return {name for dtypes in table.values() for checks in dtypes.values() for result in checks.values() for name in result.get("schemas", [])}
 
 
 def summary(table):
@@ -527,7 +588,8 @@ def markdown(table):
         f"- PyTorch {torch.__version__.split('+')[0]}: {len(table)} operators, {len(rows)} rows of operator and dtype.",
         f"- Right at all: {right} of {len(rows)} ({100 * right / total:.1f} %).",
         f"- Right natively, every check without PyTorch's CPU kernels: {native} of {len(rows)} ({100 * native / total:.1f} %).",
-        f"- Native functional schemas of aten: {len(functional_schemas())}.",
+        f"- Distinct functional schemas of aten that ran natively here (seen below autograd, with the lists' own operators): {len(native_schemas(table) | foreach_schemas())}.",
+        f"- Of them one row of `src/aten` each: {len(functional_schemas())}; the others are views, factories and compositions of these. Rows in all forms (in place, out=): {len(_C.native_names())}.",
         "",
         "`native`: every check ran on the device. `CPU`: at least one call was served by PyTorch's CPU kernel on the device's memory; counted in `torch.tern.fallbacks()`.",
         "",

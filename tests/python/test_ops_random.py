@@ -1,6 +1,7 @@
 """Random operators: right in distribution, different each time, the same for the same seed."""
 import pytest
 import torch
+import torch.nn.functional as F
 
 
 def moments(x):
@@ -243,3 +244,10 @@ def test_strides_of_draws():
         draws += [torch.nn.functional.dropout(p), torch.normal(p, 1.0), torch.normal(0.0, p), torch.normal(p, p), torch.ops.aten.exponential(p), torch.ops.aten.random(p)]
         strides[device] = [draw.stride() for draw in draws]
     assert strides["tern"] == strides["cpu"]
+
+
+def test_attention_that_drops_nothing_draws_nothing():
+    q, k = torch.randn(2, 4, 3, 8), torch.randn(2, 4, 6, 8)
+    with torch.tern.rng("cpu"):
+        ours = F.scaled_dot_product_attention(q.to("tern"), k.to("tern"), k.to("tern"), is_causal=True)
+    torch.testing.assert_close(ours.cpu(), F.scaled_dot_product_attention(q, k, k, is_causal=True))
