@@ -16,6 +16,7 @@
 #include <ATen/ops/ones_like.h>
 #include <unordered_set>
 #include "device.h"
+#include "sparse_form.h"
 
 namespace tern {
 
@@ -66,12 +67,14 @@ class HostView {
 
   at::Tensor to_cpu(const at::Tensor &tensor) {
     if (!is_tern(tensor)) return access == COPIES && tensor.is_cpu() ? tensor.clone() : tensor;
+    if (is_sparse(tensor)) return sparse_like(tensor, c10::DeviceType::CPU, [&](const at::Tensor &part) { return to_cpu(part); });
     return reshaped_over(c10::Storage(shared(tensor).cpu), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor);
   }
 
   /* The kernel has written `cpu`, which to_cpu gave for `tensor`: brings shape and contents back. */
   void written(const at::Tensor &tensor, const at::Tensor &cpu) {
     if (!is_tern(tensor)) return;
+    if (is_sparse(tensor)) return sparse_assign(tensor, cpu, [&](const at::Tensor &part) { return to_tern(part, tensor.device().index()); });
     c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
     if (tensor.sizes() != cpu.sizes() || tensor.strides() != cpu.strides() || tensor.storage_offset() != cpu.storage_offset())
       impl->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
@@ -87,6 +90,7 @@ class HostView {
 
   /* A tensor that the kernel returned, as a tern tensor: a view of an argument's storage, or over the CPU kernel's memory, taken over without a copy. */
   at::Tensor to_tern(const at::Tensor &cpu, c10::DeviceIndex index) {
+    if (is_sparse(cpu)) return sparse_like(cpu, kTern, [&](const at::Tensor &part) { return to_tern(part, index); });
     c10::StorageImpl *storage = cpu.storage().unsafeGetStorageImpl();
     for (Shared &entry : entries)
       if (entry.cpu.get() == storage) return reshaped_over(entry.tern, kTernKeys, cpu);
@@ -269,11 +273,11 @@ inline bool run_cpu_equivalent(const std::string &name, torch::jit::Stack &s) {
 }
 
 /* Runs the operator on the CPU tensors of `stack`, which becomes the results. */
-inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, c10::DeviceIndex index) {
+inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, c10::DeviceIndex index, c10::DispatchKey key = c10::DispatchKey::CPU) {
   if (run_cpu_equivalent(op.schema().name(), stack)) return;
   bool has_generator = draws_on_host.load(std::memory_order_relaxed);
   for (const c10::Argument &argument : op.schema().arguments()) has_generator |= argument.type()->str() == "Generator?" || argument.type()->str() == "Generator";
-  if (has_generator || !draws(op)) return op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  if (has_generator || !draws(op)) return op.redispatchBoxed(c10::DispatchKeySet(key), &stack);
   /* It takes its numbers from the CPU's default generator, whose state is to stay as it is. */
   at::Generator normal = at::detail::getDefaultCPUGenerator(), seeded = cpu_generator(index, std::nullopt);
   at::Tensor before;
@@ -285,7 +289,7 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
   };
   before = exchange(seeded.get_state());
   try {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    op.redispatchBoxed(c10::DispatchKeySet(key), &stack);
   } catch (...) {
     exchange(before);
     throw;
@@ -293,13 +297,14 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
   exchange(before);
 }
 
-/* `rejected`: the row found the arguments wrong, so that the kernel is expected to raise; it is a fallback only if it does not. */
-[[gnu::noinline]] inline void fall_back(const c10::OperatorHandle &op, torch::jit::Stack *stack, uint32_t line, bool rejected = false) {
+/* `rejected`: the row found the arguments wrong, so that the kernel is expected to raise; it is a fallback only if it does not. `key`: whose kernel serves. */
+[[gnu::noinline]] inline void fall_back(const c10::OperatorHandle &op, torch::jit::Stack *stack, uint32_t line, bool rejected = false,
+                                        c10::DispatchKey key = c10::DispatchKey::CPU) {
   const c10::FunctionSchema &schema = op.schema();
   size_t n = schema.arguments().size();
   std::vector<c10::IValue> arguments = torch::jit::pop(*stack, n);
   /* Indices may lie on the CPU whatever they index; everything else must be on one device. */
-  if (schema.name().find("index") == std::string::npos) check_one_device(op, arguments);
+  if (schema.name().find("index") == std::string::npos && schema.name().find("copy_") == std::string::npos) check_one_device(op, arguments);
 
   c10::DeviceIndex index = -1;
   for (const c10::IValue &argument : arguments) {
@@ -324,7 +329,7 @@ inline void run_on_cpu(const c10::OperatorHandle &op, torch::jit::Stack &stack, 
     else cpu.push_back(replace_tensors(argument, [&](const at::Tensor &tensor) { return view.to_cpu(tensor); }));
   }
   std::vector<c10::IValue> given(cpu.begin(), cpu.end());
-  run_on_cpu(op, cpu, index);
+  run_on_cpu(op, cpu, index, key);
   if (rejected) announce_fallback(op, line);
 
   for (size_t i = 0; i < n; i++) {

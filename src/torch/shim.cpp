@@ -21,6 +21,7 @@
 #include "profiler.h"
 #include "recurrent.h"
 #include "share.h"
+#include "sparse.h"
 #include "storage.h"
 
 namespace tern {
@@ -49,6 +50,7 @@ static void register_all() {
   std::unordered_set<std::string> native = own_names;
   native.insert(table.names.begin(), table.names.end());
   register_fallback(*any, *aten, native);
+  register_sparse();
 }
 
 }  // namespace tern

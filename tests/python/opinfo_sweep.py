@@ -45,9 +45,6 @@ NAMES = {"bool": "bool", "bfloat16": "bf16", "float16": "f16", "float32": "f32",
 
 # Not right yet, and why: rows of the table like the others, but no failure of the sweep.
 KNOWN = {
-    ("to_sparse", "forward"): "sparse tensors do not live on the device",
-    ("to_sparse", "gradient"): "the same",
-    ("to_sparse", "noncontiguous"): "the same",
     ("mode", "gradient"): "which of many equal elements the CPU's unstable sort finds decides where the gradient goes",
     ("linspace", "forward"): "bf16: PyTorch's vectors round each step to bf16 on some processors; tern rounds once",
     ("multinomial", "errors"): "negative and infinite probabilities: to refuse them, their values would have to be read",
