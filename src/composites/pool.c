@@ -34,6 +34,66 @@ static void keep_larger(tern_program *p, tern_value *best, tern_value *index, te
   *index = tern_select(p, wins, value_index, *index);
 }
 
+/* Windows up to this many elements are compared element by element; larger ones along one dimension after the other. */
+enum { DIRECT_WINDOW = 16 };
+
+/* Where element k of the windows along spatial dimension i lies, for each result: [1, ..., out, ..., 1]. */
+static tern_value place_along(tern_program *p, const tern_window *window, int i, int64_t k, int64_t out, int rank, tern_dtype dtype) {
+  int64_t dims[TERN_MAX_RANK];
+  for (int d = 0; d < rank; d++) dims[d] = d == i + 2 ? out : 1;
+  tern_value place = tern_multiply(p, tern_iota(p, dtype, 1, &out, 0), tern_constant_int(p, dtype, 0, NULL, window->stride[i]));
+  return tern_reshape(p, tern_add(p, place, tern_constant_int(p, dtype, 0, NULL, k * window->dilation[i] - window->pad_low[i])), rank, dims);
+}
+
+/* The place in its plane of element k (a number per spatial dimension) of every window; -1 where that is padding. */
+static tern_value place_of(tern_program *p, const tern_window *window, const int64_t *k, const int64_t *in, const int64_t *y, int rank, tern_dtype dtype) {
+  tern_value place = TERN_NO_VALUE, inside = TERN_NO_VALUE;
+  int64_t step = 1;
+  for (int i = window->spatial - 1; i >= 0; step *= in[i + 2], i--) {
+    const int64_t out = y[i + 2], first = k[i] * window->dilation[i] - window->pad_low[i], last = first + (out - 1) * window->stride[i];
+    tern_value at = place_along(p, window, i, k[i], out, rank, dtype);
+    tern_value far = tern_multiply(p, at, tern_constant_int(p, dtype, 0, NULL, step));
+    place = place == TERN_NO_VALUE ? far : tern_add(p, place, far);
+    if (first >= 0 && last < in[i + 2]) continue;
+    tern_value within = tern_and(p, tern_compare(p, TERN_GE, at, tern_constant_int(p, dtype, 0, NULL, 0)), tern_compare(p, TERN_LT, at, tern_constant_int(p, dtype, 0, NULL, in[i + 2])));
+    inside = inside == TERN_NO_VALUE ? within : tern_and(p, inside, within);
+  }
+  if (inside != TERN_NO_VALUE) place = tern_select(p, inside, place, tern_constant_int(p, dtype, 0, NULL, -1));
+  return tern_broadcast_to(p, place, rank, y);
+}
+
+static void pool_directly(const tern_decomposition *d, tern_dtype dtype) {
+  tern_program *p = d->p;
+  const tern_window *window = &d->op->attrs->window;
+  const int64_t *y = d->results[0].dims, *in = tern_value_dims(p, d->operands[0]);
+  const int rank = d->results[0].rank;
+  int64_t elements = tern_dims_count(window->spatial, window->size), k[3] = {0};
+  int64_t low[TERN_MAX_RANK] = {0}, high[TERN_MAX_RANK] = {0}, none[TERN_MAX_RANK] = {0}, start[TERN_MAX_RANK] = {0}, limit[TERN_MAX_RANK], stride[TERN_MAX_RANK];
+  bool pads = false;
+  for (int i = 0; i < rank; i++) limit[i] = y[i], stride[i] = 1;
+  for (int i = 0; i < window->spatial; i++) {
+    low[i + 2] = window->pad_low[i];
+    high[i + 2] = (y[i + 2] - 1) * window->stride[i] + (window->size[i] - 1) * window->dilation[i] + 1 - in[i + 2] - low[i + 2];
+    stride[i + 2] = window->stride[i];
+    pads |= low[i + 2] || high[i + 2];
+  }
+  int64_t dims[TERN_MAX_RANK];
+  memcpy(dims, in, (size_t)rank * sizeof *dims);
+  tern_value x = pads ? tern_pad(p, d->operands[0], tern_part_number(p, d->operands[0], 0), low, high, none) : d->operands[0], best = TERN_NO_VALUE, index = TERN_NO_VALUE;
+  for (int64_t element = 0; element < elements; element++) {
+    for (int64_t i = window->spatial - 1, rest = element; i >= 0; rest /= window->size[i], i--) {
+      k[i] = rest % window->size[i];
+      start[i + 2] = k[i] * window->dilation[i];
+      limit[i + 2] = start[i + 2] + (y[i + 2] - 1) * window->stride[i] + 1;
+    }
+    tern_value value = tern_slice(p, x, start, limit, stride), place = place_of(p, window, k, dims, y, rank, dtype);
+    if (element) keep_larger(p, &best, &index, value, place);
+    else best = value, index = place;
+  }
+  d->out[0] = best;
+  d->out[1] = tern_convert(p, index, TERN_I64);
+}
+
 void tern_decompose_max_pool(const tern_decomposition *d) {
   tern_program *p = d->p;
   if (p->error) return;
@@ -41,6 +101,10 @@ void tern_decompose_max_pool(const tern_decomposition *d) {
   const tern_value_info *y = &d->results[0];
   if (tern_dims_count(y->rank, y->dims) == 0) {
     for (int i = 0; i < 2; i++) d->out[i] = tern_part_zeros(d, i);
+    return;
+  }
+  if (tern_dims_count(window->spatial, window->size) <= DIRECT_WINDOW) {
+    pool_directly(d, place_dtype(tern_dims_count(y->rank - 2, tern_value_dims(p, d->operands[0]) + 2)));
     return;
   }
   tern_value best = d->operands[0];

@@ -583,7 +583,7 @@ def markdown(table):
         "non-contiguous inputs and wrong inputs. Made by `make operators`; `build/operators.json` has each check and each difference.",
         "",
         f"- PyTorch {torch.__version__.split('+')[0]}: {len(table)} operators, {len(rows)} rows of operator and dtype.",
-        f"- Right at all: {right} of {len(rows)} ({100 * right / total:.1f} %).",
+        f"- Right at all: {right} of {len(rows)} ({100 * right / total:.2f} %).",
         f"- Right natively, every check without PyTorch's CPU kernels: {native} of {len(rows)} ({100 * native / total:.1f} %).",
         f"- Distinct functional schemas of aten that ran natively here (seen below autograd, with the lists' own operators): {len(native_schemas(table) | foreach_schemas())}.",
         f"- Of them one row of `src/aten` each: {len(functional_schemas())}; the others are views, factories and compositions of these. Rows in all forms (in place, out=): {len(_C.native_names())}.",
