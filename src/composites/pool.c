@@ -79,7 +79,9 @@ static void pool_directly(const tern_decomposition *d, tern_dtype dtype) {
   }
   int64_t dims[TERN_MAX_RANK];
   memcpy(dims, in, (size_t)rank * sizeof *dims);
-  tern_value x = pads ? tern_pad(p, d->operands[0], tern_part_number(p, d->operands[0], 0), low, high, none) : d->operands[0], best = TERN_NO_VALUE, index = TERN_NO_VALUE;
+  /* Halves are compared wide: a TPU's compiler gives up on packed values beside unpacked places. */
+  tern_value x = tern_part_wide(d, 0), best = TERN_NO_VALUE, index = TERN_NO_VALUE;
+  if (pads) x = tern_pad(p, x, tern_part_number(p, x, 0), low, high, none);
   for (int64_t element = 0; element < elements; element++) {
     for (int64_t i = window->spatial - 1, rest = element; i >= 0; rest /= window->size[i], i--) {
       k[i] = rest % window->size[i];
@@ -90,7 +92,7 @@ static void pool_directly(const tern_decomposition *d, tern_dtype dtype) {
     if (element) keep_larger(p, &best, &index, value, place);
     else best = value, index = place;
   }
-  d->out[0] = best;
+  d->out[0] = tern_convert(p, best, d->results[0].dtype);
   d->out[1] = tern_convert(p, index, TERN_I64);
 }
 
@@ -107,7 +109,7 @@ void tern_decompose_max_pool(const tern_decomposition *d) {
     pool_directly(d, place_dtype(tern_dims_count(y->rank - 2, tern_value_dims(p, d->operands[0]) + 2)));
     return;
   }
-  tern_value best = d->operands[0];
+  tern_value best = tern_part_wide(d, 0);
   int rank = tern_value_rank(p, best);
   const int64_t *dims = tern_value_dims(p, best);
   int64_t plane = tern_dims_count(rank - 2, dims + 2), one_plane[TERN_MAX_RANK] = {1, 1};
@@ -120,7 +122,7 @@ void tern_decompose_max_pool(const tern_decomposition *d) {
     index = window_element(p, from_index, window, i, 0, out);
     for (int64_t k = 1; k < window->size[i]; k++) keep_larger(p, &best, &index, window_element(p, from, window, i, k, out), window_element(p, from_index, window, i, k, out));
   }
-  d->out[0] = best;
+  d->out[0] = tern_convert(p, best, y->dtype);
   d->out[1] = tern_convert(p, index, TERN_I64);
 }
 
