@@ -244,6 +244,18 @@ def tiny(device, wrap):
     return many
 
 
+def served_by_the_cpu(device, wrap):
+    """An operator without a native form: what tern adds to the call of PyTorch's kernel, which works on the device's memory."""
+    x = torch.ones(4, device=device)
+
+    def many():
+        for _ in range(100):
+            y = torch.special.airy_ai(x)
+        return y
+
+    return many
+
+
 def changing_shapes(device, wrap):
     """Another length at each call, for ever: nothing that is compiled for one shape is met again soon."""
     torch.manual_seed(0)
@@ -273,6 +285,7 @@ CHAIN = 4_000_000
 ROWS = [
     ("dispatch", "record x + y, each of 1000", enqueue, False, False),
     ("dispatch", "100 dependent adds of 4 numbers, and wait", tiny, False, True),
+    ("dispatch", "airy_ai of 4 numbers, by PyTorch's CPU kernel", served_by_the_cpu, False, True),
     ("pointwise", "tanh(x/2+b) sigmoid(x) + exp(-x^2)/10, 4M", function(randn((CHAIN,), (CHAIN,)), lambda x, b: torch.tanh(x * 0.5 + b) * torch.sigmoid(x) + torch.exp(-x * x) * 0.1), True, True),
     ("pointwise", "the same, 64k", function(randn((65536,), (65536,)), lambda x, b: torch.tanh(x * 0.5 + b) * torch.sigmoid(x) + torch.exp(-x * x) * 0.1), True, True),
     ("pointwise", "gelu (erf), 1M", function(randn((1 << 20,)), F.gelu), True, True),
@@ -306,7 +319,7 @@ ROWS = [
     ("cold", "decode 40 tokens, each call one longer", growing_decode, False, True),
     ("cold", "first 20 training steps of an mlp", first_steps, False, True),
 ]  # fmt: skip
-CALLS = {"record x + y, each of 1000": 1000, "Llama, 124 M weights in f32, a token": 16, "Llama, 124 M weights in bf16, a token": 16}  # calls inside one step
+CALLS = {"record x + y, each of 1000": 1000, "airy_ai of 4 numbers, by PyTorch's CPU kernel": 100, "Llama, 124 M weights in f32, a token": 16, "Llama, 124 M weights in bf16, a token": 16}  # calls inside one step
 
 
 def cold_call(name, device):
